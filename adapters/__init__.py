@@ -1,0 +1,1 @@
+"""What is foreign: engines, language models, stores, audio formats."""

@@ -1,0 +1,1 @@
+"""Where voices and dialogs are kept."""

@@ -1,0 +1,1 @@
+"""What makes a voice the same voice."""
