@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hmac
 from collections.abc import Mapping
+from numbers import Number
 from typing import NoReturn
 from urllib.parse import urlsplit, urlunsplit
 
@@ -103,7 +104,7 @@ def redact_field(name: str, value: object, *, show_texts: bool = False, depth: i
     if _is_one_of(kind, CONTENT_FIELDS) and not (show_texts and _is_one_of(kind, TEXT_FIELDS)):
         return HIDDEN
     match value:
-        case None | bool() | int() | float():
+        case None | Number():
             return value
         case str():
             return redact_url(value) if _is_one_of(kind, URL_FIELDS) else value
