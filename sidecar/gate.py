@@ -16,6 +16,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 from sidecar.faults import Forbidden, TooBusy, Unauthorized
+from sidecar.redaction import Secret
 
 LOCAL_TENANT = "local"
 """The tenant of keys that name none, and of everybody when there are no keys."""
@@ -82,7 +83,7 @@ class Gate:
 
     def __init__(
         self,
-        keys: Iterable[str] = (),
+        keys: Iterable[str | Secret] = (),
         *,
         max_failures: int = 10,
         window_ms: float = 60_000.0,
@@ -100,7 +101,7 @@ class Gate:
         self._max_clients = max_clients
         self._failures: OrderedDict[str, deque[float]] = OrderedDict()
         for entry in keys:
-            grant = parse_entry(entry)
+            grant = parse_entry(entry.reveal() if isinstance(entry, Secret) else entry)
             digest = self._digest(grant.key)
             if any(hmac.compare_digest(digest, known) for known, _ in self._callers):
                 raise ValueError("the same key is given twice")

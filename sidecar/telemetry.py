@@ -106,7 +106,7 @@ class Metrics:
         }
         codes = counter("faults_total", "Errors answered, by code.", ["code"])
         self._faults = _Children({code: codes.labels(code) for code in FAULT_CODES})
-        self._cancels = counter("cancels_total", "Replies cancelled by their client.")
+        self._cancels = counter("cancels_total", "Times that a client asked to stop.")
         self._underruns = counter("underruns_total", "Times that audio came later than it was to sound.")
         self._segments = counter("segments_total", "Utterances given to the engine.")
         self._audio_s = counter("audio_seconds_total", "Audio produced.")
@@ -157,14 +157,16 @@ class Metrics:
         endpoint = endpoint if endpoint in ENDPOINTS else OTHER
         outcome = outcome if outcome in OUTCOMES else OTHER
         self._replies[endpoint, outcome].inc()
-        if outcome == "cancelled":
-            self._cancels.inc()
         if realtime_factor is not None:
             self._factor.observe(realtime_factor)
 
     def fault(self, code: str | None) -> None:
         """An error of this ``Fault.code`` was answered."""
         self._faults[code or OTHER].inc()
+
+    def cancelled(self) -> None:
+        """A client asked to stop what was being said (one that just goes away ends as ``cancelled``)."""
+        self._cancels.inc()
 
     def engine_rows(self, rows: int) -> None:
         """So many utterances are being spoken now."""

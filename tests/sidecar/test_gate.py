@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 
 from sidecar.faults import Forbidden, TooBusy, Unauthorized
 from sidecar.gate import DEFAULT_SCOPES, SCOPES, Caller, Gate, parse_entry
+from sidecar.redaction import Secret
 
 KEY = "0123456789abcdefghijkl"
 WRONG = "Bearer nope"
@@ -45,6 +46,10 @@ def test_a_key_gives_its_tenant_and_scopes(entry: str, tenant: str, more: set[st
         else:
             with pytest.raises(Forbidden, match=scope):
                 caller.require(scope)
+
+
+def test_keys_may_come_as_secrets() -> None:
+    assert Gate([Secret(f"acme:{KEY}")]).authenticate(f"Bearer {KEY}", "c", 0).tenant == "acme"
 
 
 @pytest.mark.parametrize("header", ["bearer {}", "BEARER  {} ", "\tBearer {}"])
