@@ -140,7 +140,7 @@ class LocalStore:
         def run() -> T:
             try:
                 result = work()
-            except (sqlite3.Error, OSError) as error:
+            except (sqlite3.Error, OSError, UnicodeError) as error:
                 raise unavailable(error) from error
             if changes is not None and result is not False:
                 # Here and not after the await: the caller may be cancelled, the change is made.

@@ -64,7 +64,8 @@ Name = tuple[str, str, str]
 class Records:
     """Records by (tenant, kind, key), with versions and expiry by ``now_s``.
 
-    Methods raise ``sqlite3.Error`` or ``OSError`` as they come; ``unavailable`` makes a fault of them.
+    Methods raise ``sqlite3.Error``, ``OSError`` or ``UnicodeError`` as they come; ``unavailable`` makes a fault of
+    them.
     """
 
     def __init__(
@@ -210,10 +211,13 @@ class Records:
                         connection.execute(statement)
 
 
-def unavailable(error: sqlite3.Error | OSError) -> StoreUnavailable:
+def unavailable(error: sqlite3.Error | OSError | UnicodeError) -> StoreUnavailable:
     """Return the fault for ``error``; its message names the cause but no path."""
     if isinstance(error, OSError):
         return StoreUnavailable("The store cannot be opened.")
+    if isinstance(error, UnicodeError):
+        # Text in a damaged file, even as part of SQLite's own message about it.
+        return StoreUnavailable(_DAMAGED)
     # The low byte is the kind of error, the rest its details.
     code = getattr(error, "sqlite_errorcode", sqlite3.SQLITE_ERROR) & 0xFF
     return StoreUnavailable(_REASONS.get(code, "The store does not answer."))
