@@ -74,9 +74,7 @@ def _leaves() -> dict[str, Leaf]:
         for leaf in fields(sections[section.name]):
             name = f"{section.name}.{leaf.name}"
             meta = leaf.metadata
-            found[name] = Leaf(
-                name, hints[leaf.name], meta["doc"], _default(leaf), meta.get("low"), meta.get("high")
-            )
+            found[name] = Leaf(name, hints[leaf.name], meta["doc"], _default(leaf), meta.get("low"), meta.get("high"))
     return found
 
 

@@ -136,6 +136,14 @@ class SlowConsumer(Fault):
     code = "slow_consumer"
 
 
+class ClientGone(Fault):
+    """The client hung up; nobody reads this."""
+
+    status = 499
+    type = "invalid_request_error"
+    code = "client_gone"
+
+
 # ---------------------------------------------------------------- the engine's doing
 class EngineFault(Fault):
     """The speech engine failed on this utterance."""

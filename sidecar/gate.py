@@ -30,9 +30,7 @@ SCOPES = DEFAULT_SCOPES | {"voices:export", "admin"}
 MAX_KEYS = 1_000
 
 _TENANT = re.compile(r"[a-z0-9][a-z0-9_-]{0,63}")
-_KEY = re.compile(
-    r"[!-+\--9;-~]{1,512}"
-)  # visible ASCII without the colon that ends a tenant and the comma of lists
+_KEY = re.compile(r"[!-+\--9;-~]{1,512}")  # visible ASCII without the colon that ends a tenant and the comma of lists
 _MAX_HEADER_CHARS = 4_096
 
 

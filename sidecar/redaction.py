@@ -10,9 +10,7 @@ from urllib.parse import urlsplit, urlunsplit
 
 HIDDEN = "***"
 
-SECRET_FIELDS = frozenset(
-    {"api_key", "apikey", "api_keys", "authorization", "cookie", "password", "secret", "token"}
-)
+SECRET_FIELDS = frozenset({"api_key", "apikey", "api_keys", "authorization", "cookie", "password", "secret", "token"})
 """Fields never shown."""
 
 CONTENT_FIELDS = frozenset(
@@ -115,8 +113,7 @@ def redact_field(name: str, value: object, *, show_texts: bool = False, depth: i
         case Mapping():
             items = list(value.items())[:_MAX_ITEMS]
             return {
-                str(key): redact_field(str(key), item, show_texts=show_texts, depth=depth + 1)
-                for key, item in items
+                str(key): redact_field(str(key), item, show_texts=show_texts, depth=depth + 1) for key, item in items
             }
         case list() | tuple():
             return [redact_field(name, item, show_texts=show_texts, depth=depth + 1) for item in value[:_MAX_ITEMS]]

@@ -39,9 +39,7 @@ Child = TypeVar("Child", bound=MetricWrapperBase)
 
 
 def _fault_codes() -> tuple[str, ...]:
-    codes = {
-        kind.code for kind in vars(faults).values() if isinstance(kind, type) and issubclass(kind, faults.Fault)
-    }
+    codes = {kind.code for kind in vars(faults).values() if isinstance(kind, type) and issubclass(kind, faults.Fault)}
     return (*sorted(code for code in codes if code), OTHER)
 
 
@@ -81,16 +79,12 @@ class Metrics:
         def counter(name: str, doc: str, labels: Sequence[str] = ()) -> Counter:
             return Counter(f"sidecar_{name}", doc, labels, registry=registry)
 
-        first_audio = histogram(
-            "time_to_first_audio_seconds", "Request to first audio.", _WAIT_BUCKETS_S, ["endpoint"]
-        )
+        first_audio = histogram("time_to_first_audio_seconds", "Request to first audio.", _WAIT_BUCKETS_S, ["endpoint"])
         self._first_audio = _Children({name: first_audio.labels(name) for name in ENDPOINTS})
         self._token_to_audio = histogram(
             "first_token_to_first_audio_seconds", "First token of the model to first audio.", _WAIT_BUCKETS_S
         )
-        self._factor = histogram(
-            "realtime_factor", "Seconds taken per second of audio of a reply.", _FACTOR_BUCKETS
-        )
+        self._factor = histogram("realtime_factor", "Seconds taken per second of audio of a reply.", _FACTOR_BUCKETS)
         self._token_to_engine = histogram(
             "token_to_engine_seconds",
             "Token that completes a segment to the call of the engine.",

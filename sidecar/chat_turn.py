@@ -1,0 +1,176 @@
+"""One spoken chat completion: a language model's stream in, n replies out, as events in an order clients accept."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncGenerator, Callable
+from contextlib import AsyncExitStack
+from dataclasses import dataclass, field
+from typing import Any
+
+from segmenter import ReasoningFilter
+from sidecar.core.events import ReplyAudio, ReplyEvent, SegmentEnded, SegmentStarted
+from sidecar.faults import Fault, UpstreamBroken
+from sidecar.ports import ChatDelta, ChatOpened, ChatStream, ChatUsage
+from sidecar.reply import Reply, fatal
+
+QUEUE_EVENTS = 16
+"""Events that may wait for the client; beyond it the model and the engine are held back."""
+
+
+@dataclass(frozen=True, slots=True)
+class Words:
+    """Text of one choice, to be shown before it is heard."""
+
+    choice: int
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
+class Passed:
+    """Members of a delta that go through to the client and are never spoken."""
+
+    choice: int
+    delta: dict[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class Heard:
+    """Something of the spoken reply of one choice."""
+
+    choice: int
+    event: ReplyEvent
+
+
+@dataclass(frozen=True, slots=True)
+class ChoiceOver:
+    """One choice is written and spoken to its end."""
+
+    choice: int
+    finish_reason: str
+
+
+TurnEvent = ChatOpened | Words | Passed | Heard | ChoiceOver
+
+
+@dataclass(slots=True)
+class _Choice:
+    """One choice while it is being written."""
+
+    reply: Reply
+    visible: ReasoningFilter
+    finish_reason: str | None = None
+    samples: int = 0
+    refused: bool = False
+    spoken_text: list[str] = field(default_factory=list)
+
+
+class ChatTurn:
+    """Drives the answer to one request. ``events`` is iterated once; closing it stops the model and the engine.
+
+    A model that breaks off is heard to the last word that arrived, then its fault is raised.
+    """
+
+    def __init__(self, stream: ChatStream, n: int, make_reply: Callable[[int], Reply], starts_in_think: bool) -> None:
+        self._stream = stream
+        self._choices = {index: _Choice(make_reply(index), ReasoningFilter(starts_in_think)) for index in range(n)}
+        self._queue: asyncio.Queue[TurnEvent | BaseException] = asyncio.Queue(QUEUE_EVENTS)
+        self.usage: dict[str, Any] | None = None
+
+    def samples(self, choice: int) -> int:
+        """Samples of this choice that have been handed out."""
+        return self._choices[choice].samples
+
+    def spoken_text(self, choice: int) -> str:
+        """The text of the segments that have begun to sound: what may have been heard so far."""
+        return "".join(self._choices[choice].spoken_text).strip()
+
+    async def events(self) -> AsyncGenerator[TurnEvent, None]:
+        """Everything that happens, in order; raises the fault that ended the turn early."""
+        async with AsyncExitStack() as stack:
+            stack.push_async_callback(self._stream.aclose)
+            for choice in self._choices.values():
+                await stack.enter_async_context(choice.reply)
+            tasks = [asyncio.create_task(self._read_model())]
+            tasks += [asyncio.create_task(self._play(i, c)) for i, c in self._choices.items()]
+            stack.push_async_callback(_stop, tasks)
+            over = 0
+            broken: Fault | None = None
+            while over < len(self._choices):
+                event = await self._queue.get()
+                if isinstance(event, UpstreamFaultAtEnd):
+                    broken = event.fault
+                elif isinstance(event, BaseException):
+                    raise event
+                elif broken is None or not isinstance(event, ChoiceOver):
+                    yield event
+                over += isinstance(event, ChoiceOver)
+            if broken is not None:
+                raise broken
+
+    async def _read_model(self) -> None:
+        try:
+            async for event in self._stream:
+                if isinstance(event, ChatUsage):
+                    self.usage = dict(event.body)
+                elif isinstance(event, ChatOpened):
+                    await self._queue.put(event)
+                else:
+                    await self._take(event)
+        except Fault as fault:
+            await self._queue.put(UpstreamFaultAtEnd(fault))
+        except Exception as error:
+            await self._queue.put(error)
+            return
+        for index, choice in self._choices.items():
+            await self._speak(index, choice, choice.visible.flush())
+            choice.reply.finish()
+
+    async def _take(self, delta: ChatDelta) -> None:
+        choice = self._choices.get(delta.choice)
+        if choice is None:
+            raise UpstreamBroken("The language model answered with a choice that was not asked for.")
+        if delta.finish_reason:
+            choice.finish_reason = delta.finish_reason
+        passed = dict(delta.other)
+        if delta.refusal:
+            passed["refusal"] = delta.refusal
+        if passed:
+            await self._queue.put(Passed(delta.choice, passed))
+        if delta.text:
+            await self._speak(delta.choice, choice, choice.visible.feed(delta.text))
+        if delta.refusal:
+            await self._speak(delta.choice, choice, delta.refusal)
+
+    async def _speak(self, index: int, choice: _Choice, text: str) -> None:
+        if text:
+            await self._queue.put(Words(index, text))
+            await choice.reply.feed(text)
+
+    async def _play(self, index: int, choice: _Choice) -> None:
+        try:
+            async for event in choice.reply.events():
+                if isinstance(event, SegmentStarted):
+                    choice.spoken_text.append(event.segment.text)
+                elif isinstance(event, ReplyAudio):
+                    choice.samples += len(event.pcm)
+                elif isinstance(event, SegmentEnded) and (fault := fatal(event, choice.samples > 0)):
+                    raise fault
+                await self._queue.put(Heard(index, event))
+            await self._queue.put(ChoiceOver(index, choice.finish_reason or "stop"))
+        except Exception as error:
+            await self._queue.put(error)
+
+
+class UpstreamFaultAtEnd(Exception):
+    """Carries the model's fault past what was still to be heard."""
+
+    def __init__(self, fault: Fault) -> None:
+        super().__init__(fault.message)
+        self.fault = fault
+
+
+async def _stop(tasks: list[asyncio.Task[None]]) -> None:
+    for task in tasks:
+        task.cancel()
+    await asyncio.gather(*tasks, return_exceptions=True)

@@ -1,0 +1,191 @@
+"""The command line: serve, demo, say, doctor."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import sys
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+import click
+
+from sidecar import __version__
+from sidecar.config import CONFIG_VARIABLE, Config, explain, load
+from sidecar.faults import ConfigError, Fault
+
+ENGINES = ("auto", "builtin", "tone")
+
+
+def main() -> None:
+    """Entry point of the ``sidecar`` command: every error is one clear line, configuration errors exit with 78."""
+    try:
+        commands(standalone_mode=False)
+    except click.exceptions.Abort:
+        sys.exit(130)
+    except click.ClickException as error:
+        error.show()
+        sys.exit(error.exit_code)
+    except ConfigError as error:
+        for problem in error.problems:
+            click.echo(f"sidecar: {problem}", err=True)
+        sys.exit(error.exit_code)
+    except Fault as fault:
+        click.echo(f"sidecar: {fault.message}", err=True)
+        sys.exit(1)
+    except BrokenPipeError:
+        sys.exit(141)
+
+
+@click.group()
+@click.version_option(__version__, prog_name="sidecar")
+def commands() -> None:
+    """Gives any LLM server a voice: tokens in, speech out while the sentence is still being written."""
+
+
+def configured(file: str | None, flags: Mapping[str, object | None], environ: Mapping[str, str] = os.environ) -> Config:
+    """The configuration of this process."""
+    return load(Path(file) if file else None, environ, {k: v for k, v in flags.items() if v is not None})
+
+
+def engine_options(command: Callable[..., Any]) -> Callable[..., Any]:
+    """The flags that every speaking command shares."""
+    for option in (
+        click.option("--config", "file", metavar="FILE", help="TOML file with settings."),
+        click.option("--checkpoint", metavar="PATH", help="Qwen3-TTS checkpoint (folder or hub id)."),
+        click.option("--engine", type=click.Choice(ENGINES), help="Which engine speaks."),
+    ):
+        command = option(command)
+    return command
+
+
+@commands.command()
+@click.option("--host", help="Address to listen on (default 127.0.0.1).")
+@click.option("--port", type=int, help="Port to listen on; 0 picks a free one (default 8800).")
+@engine_options
+@click.option("--llm-url", metavar="URL", help="OpenAI-compatible server, such as http://127.0.0.1:8000/v1.")
+@click.option("--llm-api-key", metavar="KEY", help="Its API key (better: SIDECAR_LLM__API_KEY).")
+@click.option("--api-key", "api_keys", metavar="KEY", multiple=True, help="Key that clients must send; repeatable.")
+@click.option("--store", metavar="URL", help="local:, local:/path/file.db or memory:.")
+@click.option("--insecure", is_flag=True, default=None, help="Listen beyond loopback without API keys.")
+@click.option("--log-level", type=click.Choice(["debug", "info", "warning", "error"]))
+@click.option("--help-config", is_flag=True, help="List every setting and exit.")
+def serve(
+    host: str | None,
+    port: int | None,
+    engine: str | None,
+    checkpoint: str | None,
+    llm_url: str | None,
+    llm_api_key: str | None,
+    api_keys: tuple[str, ...],
+    store: str | None,
+    insecure: bool | None,
+    log_level: str | None,
+    file: str | None,
+    help_config: bool,
+) -> None:
+    """Run the server: OpenAI's chat and speech endpoints, vLLM-Omni's speech socket."""
+    if help_config:
+        _print_settings()
+        return
+    config = configured(
+        file,
+        {
+            "server.host": host,
+            "server.port": port,
+            "server.insecure": insecure,
+            "server.log_level": log_level,
+            "engine.kind": engine,
+            "engine.checkpoint": checkpoint,
+            "llm.url": llm_url,
+            "llm.api_key": llm_api_key,
+            "auth.api_keys": api_keys or None,
+            "store.url": store,
+        },
+    )
+    from sidecar.serve import serve_until_stopped
+
+    asyncio.run(serve_until_stopped(config))
+
+
+def _print_settings() -> None:
+    click.echo(f"# Settings: a TOML file (--config or {CONFIG_VARIABLE}), SIDECAR_SECTION__KEY, or a flag.")
+    for one in explain():
+        click.echo(f"{one.name} = {json.dumps(one.default)}  # {one.type}. {one.doc}")
+
+
+@commands.command()
+@engine_options
+@click.option("-o", "--output", default="demo.wav", show_default=True, help="Where the speech goes.")
+@click.option("--model", default="scripted", show_default=True, help="Model to ask (scripted-de speaks German).")
+@click.option("--prompt", default="What does Sidecar do?", show_default=True)
+@click.option("--llm-url", metavar="URL", help="Ask this OpenAI-compatible server instead of the scripted model.")
+def demo(
+    engine: str | None,
+    checkpoint: str | None,
+    file: str | None,
+    output: str,
+    model: str,
+    prompt: str,
+    llm_url: str | None,
+) -> None:
+    """Start the server, ask a language model through the OpenAI SDK, and hear it answer while it writes."""
+    config = configured(
+        file,
+        {
+            "server.port": 0,
+            "server.log_level": "warning",
+            "engine.kind": engine,
+            "engine.checkpoint": checkpoint,
+            "llm.url": llm_url,
+            "store.url": "memory:",
+        },
+    )
+    from sidecar.demo import run_demo
+
+    asyncio.run(run_demo(config, model, prompt, Path(output)))
+
+
+@commands.command()
+@click.argument("text", required=False)
+@engine_options
+@click.option("-o", "--output", default="say.wav", show_default=True, help="File to write; '-' is standard output.")
+@click.option("--format", "format", help="wav, mp3, opus, flac, aac or pcm (default: by the file's ending).")
+@click.option("--voice", help="Voice to speak with.")
+@click.option("--language", help="ISO code or English name; default: found out from the text.")
+@click.option("--seed", type=click.IntRange(0), help="Same seed, same speech.")
+def say(
+    text: str | None,
+    engine: str | None,
+    checkpoint: str | None,
+    file: str | None,
+    output: str,
+    format: str | None,
+    voice: str | None,
+    language: str | None,
+    seed: int | None,
+) -> None:
+    """Speak TEXT, or standard input as it is written: `ollama run llama3 ... | sidecar say -`."""
+    config = configured(file, {"engine.kind": engine, "engine.checkpoint": checkpoint})
+    if text is None and sys.stdin.isatty():
+        raise click.UsageError("Give a text, or pipe one in: echo Hello | sidecar say")
+    from sidecar.say import SayOptions, say_text
+
+    options = SayOptions(output, format, voice, language, seed)
+    asyncio.run(say_text(config, None if text in (None, "-") else text, options))
+
+
+@commands.command()
+@click.option("--config", "file", metavar="FILE", help="TOML file with settings.")
+def doctor(file: str | None) -> None:
+    """What is installed, which engines can run, and why the others cannot."""
+    from sidecar.doctor import run_doctor
+
+    if not asyncio.run(run_doctor(lambda: configured(file, {}))):
+        sys.exit(1)
+
+
+if __name__ == "__main__":
+    main()

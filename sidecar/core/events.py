@@ -1,0 +1,39 @@
+"""Immutable facts that come out of a reply, in the order in which a client may see them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from segmenter import Segment
+from sidecar.faults import Fault
+from sidecar.ports import Pcm
+
+
+@dataclass(frozen=True, slots=True)
+class SegmentStarted:
+    """The engine begins this segment; its samples follow. ``first_sample`` counts from the start of the reply."""
+
+    segment: Segment
+    seed: int
+    voice: str
+    language: str
+    first_sample: int
+
+
+@dataclass(frozen=True, slots=True)
+class ReplyAudio:
+    """The next samples of the reply: speech, or the pause between two segments."""
+
+    pcm: Pcm
+
+
+@dataclass(frozen=True, slots=True)
+class SegmentEnded:
+    """The segment has been spoken (``samples`` of it), or ended early by ``fault``."""
+
+    segment: Segment
+    samples: int
+    fault: Fault | None = None
+
+
+ReplyEvent = SegmentStarted | ReplyAudio | SegmentEnded

@@ -1,0 +1,126 @@
+"""The ASGI application: routes, errors that no endpoint caught, start and stop."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from typing import Any
+
+from litestar import Litestar, Request, Response
+from litestar.config.cors import CORSConfig
+from litestar.datastructures import State
+from litestar.di import Provide
+from litestar.exceptions import HTTPException
+
+from sidecar.faults import BadRequest, Fault, NotFound, StoreUnavailable
+from sidecar.http import chat, ops, speech, stream
+from sidecar.http.service import Service
+from sidecar.http.wire import fault_response, openai_error
+from sidecar.ports import Utterance
+from sidecar.speech_line import checked_chunks
+from sidecar.telemetry import LoopMonitor
+
+log = logging.getLogger(__name__)
+
+WARM_UP_TEXT = "Ready to speak."
+
+
+def create_app(service: Service) -> Litestar:
+    """The application around one service, which it starts and closes."""
+
+    async def provide_service() -> Service:
+        return service
+
+    @asynccontextmanager
+    async def lifespan(app: Litestar) -> AsyncIterator[None]:
+        monitor = LoopMonitor(service.metrics)
+        await _start_store(service)
+        await service.engine.start()
+        warming = asyncio.create_task(_warm_up(service))
+        monitor.start()
+        try:
+            yield
+        finally:
+            monitor.stop()
+            service.not_ready_reason = "going away"
+            service.ready.clear()
+            warming.cancel()
+            await asyncio.gather(warming, return_exceptions=True)
+            await service.llm.close()
+            await service.engine.close()
+            await service.store.close()
+
+    origins = list(service.config.server.cors_origins)
+    return Litestar(
+        route_handlers=[
+            chat.chat_completions,
+            speech.speech,
+            stream.speech_stream,
+            ops.health,
+            ops.live,
+            ops.ready,
+            ops.metrics,
+            ops.models,
+            ops.model,
+            ops.audio_models,
+            ops.voices,
+        ],
+        dependencies={"service": Provide(provide_service)},
+        lifespan=[lifespan],
+        exception_handlers={Exception: _uncaught},
+        cors_config=CORSConfig(allow_origins=origins) if origins else None,
+        request_max_body_size=None,
+        openapi_config=None,
+        state=State({"service": service}),
+        logging_config=None,
+    )
+
+
+async def _start_store(service: Service) -> None:
+    try:
+        await service.store.start()
+    except StoreUnavailable as fault:
+        if service.config.store.required:
+            raise
+        log.warning("starting without the store: %s", fault.message)
+
+
+async def _warm_up(service: Service) -> None:
+    """Speak once, unheard, so that the first listener does not pay for it."""
+    if service.config.engine.warm_up:
+        service.not_ready_reason = "warming up"
+        try:
+            traits = service.engine.traits
+            voice = service.voices.resolve(None)
+            language = "en" if "en" in traits.languages else None
+            speaking = await service.engine.open(Utterance(WARM_UP_TEXT, voice, seed=0, language=language))
+            async for _ in checked_chunks(speaking, service.config.engine.chunk_timeout_s):
+                pass
+        except Fault as fault:
+            service.not_ready_reason = f"the warm-up failed: {fault.message}"
+            service.warmed.set()
+            log.error("the warm-up failed: %s", fault.message)
+            return
+    service.ready.set()
+    service.warmed.set()
+
+
+def _uncaught(request: Request[Any, Any, Any], error: Exception) -> Response[bytes]:
+    """Whatever no endpoint answered: routing errors keep their status, the rest is a 500 without details."""
+    if isinstance(error, Fault):
+        fault: Fault = error
+    elif isinstance(error, HTTPException) and error.status_code == 404:
+        fault = NotFound(f"Unknown request URL: {request.method} {request.url.path[:200]}")
+    elif isinstance(error, HTTPException) and error.status_code < 500:
+        fault = BadRequest("The request cannot be read.")
+        if error.status_code == 405:
+            fault = BadRequest(f"{request.method} is not allowed here.")
+        response = fault_response(fault, openai_error)
+        response.status_code = error.status_code
+        return response
+    else:
+        log.error("an endpoint failed", exc_info=error)
+        fault = Fault("Internal error.")
+    return fault_response(fault, openai_error)

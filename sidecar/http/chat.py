@@ -1,0 +1,323 @@
+"""POST /v1/chat/completions: a drop-in for OpenAI's; the words come from the model behind us, the voice from here."""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+import logging
+from collections.abc import AsyncGenerator, Mapping
+from contextlib import AsyncExitStack, aclosing
+from typing import Any
+
+from litestar import Request, post
+from litestar.types import ASGIApp
+
+from sidecar.chat_turn import ChatTurn, ChoiceOver, Heard, Passed, TurnEvent, Words
+from sidecar.core.chat import ChatChunks, MessageBuilder, audio_tokens, spoken_usage
+from sidecar.core.dialog import SpokenTurn, audio_references, continued, resolved_messages
+from sidecar.core.events import ReplyAudio, SegmentEnded, SegmentStarted
+from sidecar.faults import Fault
+from sidecar.gate import Caller
+from sidecar.http.chat_fields import AudioWish, audio_wish, upstream_body, wants_audio
+from sidecar.http.service import Service
+from sidecar.http.speech_fields import iso_language
+from sidecar.http.wire import (
+    BodyStream,
+    fault_response,
+    json_response,
+    openai_error,
+    parse_object,
+    read_body,
+    request_id,
+    require_json,
+    to_json,
+    unless_gone,
+)
+from sidecar.memory import new_audio_id
+from sidecar.ports import SAMPLE_RATE_HZ, ChatOpened, ChatStream, Pcm
+from sidecar.reply import Reply, Voicing
+from voices.seeds import new_dialog_seed
+
+log = logging.getLogger(__name__)
+
+
+@post("/v1/chat/completions", status_code=200)
+async def chat_completions(request: Request[Any, Any, Any], service: Service) -> ASGIApp:
+    """Text-only requests pass through byte for byte; with audio in ``modalities`` the answer is spoken."""
+    try:
+        caller = service.authenticate(request)
+        require_json(request)
+        server = service.config.server
+        raw = await read_body(request, server.max_body_bytes, server.body_timeout_s)
+        body = parse_object(raw)
+        headers = {**dict(request.headers), "x-request-id": request_id(request)}
+        references = audio_references(body.get("messages"))
+        wish = audio_wish(body, service.voices) if wants_audio(body) else None
+        turns = await service.memory.recall(caller.tenant, (r.audio_id for r in references)) if references else {}
+        messages = resolved_messages(body["messages"], references, turns) if references else None
+        if wish is None:
+            if messages is not None:
+                raw = to_json({**body, "messages": messages})
+            return await _passed_through(service, raw, headers)
+        voicing = _voicing(wish, continued(references, turns))
+        stack = AsyncExitStack()
+        try:
+            await stack.enter_async_context(service.place(caller, wish.n))
+            stream = await service.llm.stream(upstream_body(body, messages), headers)
+            stack.push_async_callback(stream.aclose)
+            spoken = SpokenAnswer(service, caller, wish, voicing, stream, _chars(body.get("messages")))
+            if wish.stream:
+                return spoken.streamed(stack, headers["x-request-id"])
+            async with stack:
+                return await unless_gone(request, spoken.whole(headers["x-request-id"], request))
+        except BaseException:
+            await stack.aclose()
+            raise
+    except Fault as fault:
+        service.metrics.fault(fault.code)
+        return fault_response(fault, openai_error).to_asgi_response(app=None, request=request)
+
+
+def _voicing(wish: AudioWish, dialog: tuple[int, int] | None) -> Voicing:
+    seed, reply_index = dialog or (new_dialog_seed(), 0)
+    return Voicing(
+        voice=wish.voice,
+        dialog_seed=wish.seed if wish.seed is not None else seed,
+        reply_index=reply_index,
+        language=iso_language(wish.language),
+        instructions=wish.instructions,
+    )
+
+
+def _chars(messages: Any) -> int:
+    return sum(len(str(m.get("content") or "")) for m in messages or [] if isinstance(m, Mapping))
+
+
+async def _passed_through(service: Service, raw: bytes, headers: Mapping[str, str]) -> ASGIApp:
+    answer = await service.llm.forward("/chat/completions", raw, headers)
+
+    async def source() -> AsyncGenerator[bytes, None]:
+        try:
+            async for piece in answer:
+                yield piece
+        finally:
+            await answer.aclose()
+
+    return BodyStream(
+        source(),
+        status=answer.status,
+        headers={"x-request-id": headers["x-request-id"], **answer.headers},
+        slow_consumer_s=service.config.server.slow_consumer_s,
+    )
+
+
+class SpokenAnswer:
+    """One spoken answer, streamed or whole."""
+
+    def __init__(
+        self,
+        service: Service,
+        caller: Caller,
+        wish: AudioWish,
+        voicing: Voicing,
+        stream: ChatStream,
+        prompt_chars: int,
+    ) -> None:
+        self._service = service
+        self._caller = caller
+        self._wish = wish
+        self._voicing = voicing
+        self._prompt_chars = prompt_chars
+        self._upstream_headers = dict(stream.headers)
+        self._timer = service.metrics.reply_started("chat", service.clock.now_ms(), streamed=wish.stream)
+        self._audio_ids = [new_audio_id() for _ in range(wish.n)]
+        self._transcripts = [""] * wish.n
+        self._expires_at = service.memory.expiry()
+        self._turn = ChatTurn(stream, wish.n, self._reply, service.config.llm.starts_in_think)
+
+    def _reply(self, choice: int) -> Reply:
+        service = self._service
+        return Reply(
+            service.engine,
+            service.clock,
+            self._voicing,
+            service.segment_options(),
+            service.reply_limits(),
+            service.metrics,
+        )
+
+    async def _events(self) -> AsyncGenerator[TurnEvent, None]:
+        """The turn's events, timed; whatever was heard is remembered, also when the listener hangs up."""
+        outcome = "failed"
+        over: set[int] = set()
+        try:
+            async with aclosing(self._turn.events()) as events:
+                async for event in events:
+                    if isinstance(event, Words):
+                        self._timer.token(self._service.clock.now_ms())
+                        self._transcripts[event.choice] += event.text
+                    elif isinstance(event, Heard) and isinstance(event.event, ReplyAudio):
+                        self._timer.audio(self._service.clock.now_ms(), len(event.event.pcm))
+                    elif isinstance(event, ChoiceOver):
+                        over.add(event.choice)
+                        await self._remember(event.choice, self._transcripts[event.choice])
+                    yield event
+            outcome = "completed"
+        except (GeneratorExit, asyncio.CancelledError):
+            outcome = "cancelled"
+            raise
+        finally:
+            self._timer.ended(self._service.clock.now_ms(), outcome)
+            for choice in set(range(self._wish.n)) - over:
+                await self._remember(choice, self._turn.spoken_text(choice))
+
+    async def _remember(self, choice: int, transcript: str) -> None:
+        if transcript:
+            turn = SpokenTurn(transcript, self._voicing.dialog_seed, self._voicing.reply_index, self._expires_at)
+            remembering = self._service.memory.remember(self._caller.tenant, self._audio_ids[choice], turn)
+            await asyncio.shield(remembering)
+
+    # ------------------------------------------------------------ whole
+    async def whole(self, request_id: str, request: Request[Any, Any, Any]) -> ASGIApp:
+        """The ``chat.completion`` object."""
+        messages = [MessageBuilder() for _ in range(self._wish.n)]
+        encoders = [self._service.codec.start(self._wish.format) for _ in range(self._wish.n)]
+        audio: list[list[bytes]] = [[] for _ in range(self._wish.n)]
+        finish = ["stop"] * self._wish.n
+        opened: ChatOpened | None = None
+        async with aclosing(self._events()) as events:
+            async for event in events:
+                if isinstance(event, ChatOpened):
+                    opened = event
+                elif isinstance(event, Passed):
+                    messages[event.choice].add(event.delta)
+                elif isinstance(event, ChoiceOver):
+                    finish[event.choice] = event.finish_reason
+                elif isinstance(event, Heard) and isinstance(event.event, ReplyAudio):
+                    encoder = encoders[event.choice]
+                    audio[event.choice].append(await asyncio.to_thread(encoder.feed, event.event.pcm))
+        choices = []
+        for index in range(self._wish.n):
+            audio[index].append(await asyncio.to_thread(encoders[index].finish))
+            choices.append(
+                {
+                    "index": index,
+                    "message": messages[index].message(self._audio_object(index, b"".join(audio[index]))),
+                    "logprobs": None,
+                    "finish_reason": finish[index],
+                }
+            )
+        body: dict[str, Any] = {
+            "id": opened.id if opened else f"chatcmpl-{self._audio_ids[0][6:]}",
+            "object": "chat.completion",
+            "created": opened.created if opened else int(self._service.clock.unix_s()),
+            "model": opened.model if opened else "",
+            "choices": choices,
+            "usage": self._usage(),
+            "system_fingerprint": opened.system_fingerprint if opened else None,
+        }
+        headers = {"x-request-id": request_id}
+        return json_response(body, headers=headers).to_asgi_response(app=None, request=request)
+
+    def _audio_object(self, choice: int, data: bytes) -> dict[str, Any] | None:
+        transcript = self._transcripts[choice]
+        if not transcript:
+            return None
+        return {
+            "id": self._audio_ids[choice],
+            "data": base64.b64encode(data).decode("ascii"),
+            "expires_at": self._expires_at,
+            "transcript": transcript,
+        }
+
+    def _usage(self) -> dict[str, Any]:
+        samples = sum(self._turn.samples(choice) for choice in range(self._wish.n))
+        text_chars = sum(map(len, self._transcripts))
+        return spoken_usage(self._turn.usage, audio_tokens(samples, SAMPLE_RATE_HZ), self._prompt_chars, text_chars)
+
+    # ------------------------------------------------------------ streamed
+    def streamed(self, stack: AsyncExitStack, request_id: str) -> ASGIApp:
+        """Server-sent ``chat.completion.chunk`` objects. Only ``data:`` lines and comments: SDKs fail on others."""
+        server = self._service.config.server
+        return BodyStream(
+            self._lines(),
+            cleanup=stack,
+            headers={
+                **self._upstream_headers,
+                "content-type": "text/event-stream; charset=utf-8",
+                "cache-control": "no-cache",
+                "x-accel-buffering": "no",
+                "x-request-id": request_id,
+            },
+            slow_consumer_s=server.slow_consumer_s,
+            idle_bytes=b": keep-alive\n\n",
+            idle_s=server.keep_alive_comment_s,
+        )
+
+    async def _lines(self) -> AsyncGenerator[bytes, None]:
+        chunks: ChatChunks | None = None
+        try:
+            async with aclosing(self._events()) as events:
+                async for event in events:
+                    if isinstance(event, ChatOpened):
+                        chunks = self._chunks(event)
+                        yield _data(chunks.open(self._wish.n))
+                    elif chunks is not None and (lines := _data(self._written(chunks, event))):
+                        yield lines
+            if chunks is not None:
+                yield _data(chunks.usage(self._usage())) + b"data: [DONE]\n\n"
+        except Fault as fault:
+            self._service.metrics.fault(fault.code)
+            yield b"data: " + to_json(openai_error(fault)) + b"\n\n"
+            raise
+
+    def _chunks(self, opened: ChatOpened) -> ChatChunks:
+        return ChatChunks(
+            id=opened.id,
+            created=opened.created,
+            model=opened.model,
+            include_usage=self._wish.include_usage,
+            mirror_content=self._service.config.chat.mirror_content,
+            system_fingerprint=opened.system_fingerprint,
+        )
+
+    def _written(self, chunks: ChatChunks, event: TurnEvent) -> list[dict[str, Any]]:
+        """The chunks of one event."""
+        if isinstance(event, Words):
+            return chunks.transcript(event.choice, event.text, self._audio_ids[event.choice])
+        if isinstance(event, Passed):
+            return chunks.passed(event.choice, event.delta)
+        if isinstance(event, ChoiceOver):
+            return chunks.close(event.choice, event.finish_reason, self._expires_at)
+        if isinstance(event, Heard):
+            if isinstance(event.event, ReplyAudio):
+                return chunks.audio(event.choice, self._pcm16(event.event.pcm))
+            if self._wish.segments:
+                return chunks.beside(event.choice, segment=_segment_mark(event.event))
+        return []
+
+    def _pcm16(self, pcm: Pcm) -> bytes:
+        return self._service.codec.start("pcm", streaming=True).feed(pcm)
+
+
+def _segment_mark(event: SegmentStarted | SegmentEnded) -> dict[str, Any]:
+    """The extension beside ``delta`` that marks segments (asked for with ``audio.segments: true``)."""
+    segment = event.segment
+    mark: dict[str, Any] = {"index": segment.index, "start": segment.start, "end": segment.end}
+    if isinstance(event, SegmentStarted):
+        start_ms = event.first_sample * 1000 // SAMPLE_RATE_HZ
+        return mark | {
+            "type": "started",
+            "text": segment.text,
+            "spoken": segment.spoken,
+            "seed": event.seed,
+            "voice": event.voice,
+            "language": event.language,
+            "start_ms": start_ms,
+        }
+    mark |= {"type": "ended", "duration_ms": event.samples * 1000 // SAMPLE_RATE_HZ}
+    return mark | ({"error": event.fault.message} if event.fault is not None else {})
+
+
+def _data(chunks: list[dict[str, Any]]) -> bytes:
+    return b"".join(b"data: " + to_json(chunk) + b"\n\n" for chunk in chunks)

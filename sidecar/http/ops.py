@@ -1,0 +1,118 @@
+"""What operators, pickers and load balancers ask: health, readiness, metrics, models, voices."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from litestar import Request, Response, get
+from litestar.types import ASGIApp
+
+from sidecar.faults import Fault, UnknownModel
+from sidecar.http.service import Service
+from sidecar.http.wire import fault_response, json_response, openai_error
+
+_CREATED = 1_764_000_000
+"""A fixed birthday for our own models: lists must not change from call to call."""
+
+
+@get("/health")
+async def health(service: Service) -> Response[bytes]:
+    """Healthy once it can speak. JSON, so that no client takes it for another server."""
+    state = await service.engine.health()
+    if not service.ready.is_set():
+        return json_response({"status": "unhealthy", "reason": service.not_ready_reason}, status=503)
+    if not state.ok:
+        return json_response({"status": "unhealthy", "reason": state.reason}, status=503)
+    return json_response({"status": "healthy", "engine": service.engine.traits.name})
+
+
+@get("/live")
+async def live() -> Response[bytes]:
+    """The process runs."""
+    return json_response({"status": "alive"})
+
+
+@get("/ready")
+async def ready(service: Service) -> Response[bytes]:
+    """Ready after the warm-up synthesis."""
+    state = await service.engine.health()
+    if service.ready.is_set() and state.ok:
+        return json_response({"status": "ready"})
+    reason = service.not_ready_reason if not service.ready.is_set() else state.reason
+    return json_response({"status": "not ready", "reason": reason}, status=503, headers={"retry-after": "1"})
+
+
+@get("/metrics")
+async def metrics(service: Service) -> Response[bytes]:
+    """Prometheus text."""
+    service.metrics.engine_rows((await service.engine.health()).active_rows)
+    body, media_type = service.metrics.render()
+    return Response(content=body, headers={"content-type": media_type})
+
+
+def _speech_models(service: Service) -> list[dict[str, Any]]:
+    speech = service.config.speech
+    return [
+        {"id": name, "object": "model", "created": _CREATED, "owned_by": "sidecar"}
+        for name in (*speech.models, *speech.openai_models)
+    ]
+
+
+@get(["/v1/models", "/v1/"])
+async def models(request: Request[Any, Any, Any], service: Service) -> ASGIApp:
+    """Speech models first, then the upstream's; an upstream that is away only shortens the list."""
+    try:
+        _check_list(request, service)
+    except Fault as fault:
+        return fault_response(fault, openai_error).to_asgi_response(app=None, request=request)
+    own = _speech_models(service)
+    known = {card["id"] for card in own}
+    try:
+        others = [dict(card) for card in await service.llm.models() if card.get("id") not in known]
+    except Fault as fault:
+        service.metrics.fault(fault.code)
+        others = []
+    return json_response({"object": "list", "data": own + others}).to_asgi_response(app=None, request=request)
+
+
+@get("/v1/models/{model_id:path}")
+async def model(request: Request[Any, Any, Any], service: Service, model_id: str) -> ASGIApp:
+    """One model card; ids may contain slashes. Raises the upstream's own error for what it does not know."""
+    name = str(model_id).lstrip("/")
+    try:
+        _check_list(request, service)
+        for card in [*_speech_models(service), *await service.llm.models()]:
+            if card.get("id") == name:
+                return json_response(dict(card)).to_asgi_response(app=None, request=request)
+        raise UnknownModel(f"The model '{name[:80]}' does not exist.", param="model")
+    except Fault as fault:
+        return fault_response(fault, openai_error).to_asgi_response(app=None, request=request)
+
+
+@get("/v1/audio/models")
+async def audio_models(request: Request[Any, Any, Any], service: Service) -> ASGIApp:
+    """The speech models, as pickers read them."""
+    try:
+        _check_list(request, service)
+    except Fault as fault:
+        return fault_response(fault, openai_error).to_asgi_response(app=None, request=request)
+    cards = _speech_models(service)
+    return json_response({"models": cards, "object": "list", "data": cards}).to_asgi_response(app=None, request=request)
+
+
+@get("/v1/audio/voices")
+async def voices(request: Request[Any, Any, Any], service: Service) -> ASGIApp:
+    """Voice names as vLLM-Omni lists them; ``details`` has the readable names."""
+    try:
+        _check_list(request, service)
+    except Fault as fault:
+        return fault_response(fault, openai_error).to_asgi_response(app=None, request=request)
+    book = service.voices
+    body = {"voices": book.names(), "uploaded_voices": [], "details": book.describe()}
+    return json_response(body).to_asgi_response(app=None, request=request)
+
+
+def _check_list(request: Request[Any, Any, Any], service: Service) -> None:
+    """Pickers ask for lists without a key; unless that is switched off they may."""
+    if not service.config.auth.open_lists:
+        service.authenticate(request)

@@ -1,0 +1,115 @@
+"""What every endpoint needs, in one place: configuration, ports, and the rules made from them."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import Any
+
+from litestar.connection import ASGIConnection
+
+from segmenter import SegmentOptions
+from sidecar.config import Config
+from sidecar.core.admission import Admission, Ticket
+from sidecar.faults import EngineFault, TooBusy
+from sidecar.gate import Caller, Gate
+from sidecar.http.speech_fields import SpeechRules
+from sidecar.memory import DialogMemory
+from sidecar.ports import AudioCodec, Clock, Engine, LanguageModel, Store
+from sidecar.reply import ReplyLimits
+from sidecar.speech_line import LineLimits
+from sidecar.telemetry import Metrics
+from sidecar.voicebook import VoiceBook
+
+
+@dataclass
+class Service:
+    """Built once by ``sidecar.wiring``; handed to every endpoint."""
+
+    config: Config
+    engine: Engine
+    llm: LanguageModel
+    store: Store
+    codec: AudioCodec
+    clock: Clock
+    metrics: Metrics
+    gate: Gate
+    memory: DialogMemory
+    ready: asyncio.Event = field(default_factory=asyncio.Event)
+    warmed: asyncio.Event = field(default_factory=asyncio.Event)
+    not_ready_reason: str = "starting"
+    sockets: int = 0
+    _admission: Admission = field(init=False)
+    _admitted: dict[int, asyncio.Event] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        server = self.config.server
+        self._admission = Admission(server.max_replies, server.queue_replies)
+
+    @cached_property
+    def voices(self) -> VoiceBook:
+        """The engine's voices under their names and aliases."""
+        voices = self.config.voices
+        return VoiceBook(self.engine.traits, voices.aliases, voices.default)
+
+    @cached_property
+    def rules(self) -> SpeechRules:
+        """What a speech request may ask of this engine."""
+        speech = self.config.speech
+        return SpeechRules(self.engine.traits, self.voices, speech.max_input_chars, speech.max_instructions_chars)
+
+    async def until_ready(self) -> None:
+        """Wait for the end of the warm-up. Raises ``EngineFault`` if it failed."""
+        await self.warmed.wait()
+        if not self.ready.is_set():
+            raise EngineFault(f"The engine cannot speak: {self.not_ready_reason}")
+
+    def line_limits(self) -> LineLimits:
+        """How far speech runs ahead of its reader."""
+        return LineLimits(ahead=self.config.chat.ahead_segments, chunk_timeout_s=self.config.engine.chunk_timeout_s)
+
+    def reply_limits(self) -> ReplyLimits:
+        """Bounds of one chat reply."""
+        chat = self.config.chat
+        return ReplyLimits(self.line_limits(), chat.unspoken_chars, chat.max_reply_chars, chat.idle_flush_ms)
+
+    def segment_options(self) -> SegmentOptions:
+        """How a chat reply is cut."""
+        chat = self.config.chat
+        return SegmentOptions(
+            granularity=chat.granularity, first_by_clause=chat.first_by_clause, max_chars=chat.max_segment_chars
+        )
+
+    def authenticate(self, connection: ASGIConnection[Any, Any, Any, Any]) -> Caller:
+        """Who calls. Raises ``Unauthorized`` or, after too many failures, ``TooBusy``."""
+        client = connection.client.host if connection.client else ""
+        return self.gate.authenticate(connection.headers.get("authorization"), client, self.clock.now_ms())
+
+    @asynccontextmanager
+    async def place(self, caller: Caller, places: int) -> AsyncIterator[None]:
+        """Room for so many replies; waits a little for it. Raises ``TooBusy``."""
+        server = self.config.server
+        ticket = self._admission.ask(places)
+        if ticket is None:
+            raise TooBusy("All places are taken; try again.", retry_after_s=1.0)
+        try:
+            if not ticket.admitted:
+                await self._wait(ticket, server.queue_wait_ms / 1000)
+            with self.metrics.active(places):
+                yield
+        finally:
+            for admitted in self._admission.leave(ticket):
+                self._admitted[id(admitted)].set()
+
+    async def _wait(self, ticket: Ticket, timeout_s: float) -> None:
+        event = self._admitted[id(ticket)] = asyncio.Event()
+        try:
+            async with asyncio.timeout(timeout_s):
+                await event.wait()
+        except TimeoutError:
+            raise TooBusy("All places are taken; try again.", retry_after_s=1.0) from None
+        finally:
+            del self._admitted[id(ticket)]

@@ -1,0 +1,241 @@
+"""POST /v1/audio/speech: OpenAI's and vLLM-Omni's fields; the whole file, a raw stream, or server-sent events."""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+import math
+from collections.abc import AsyncGenerator
+from contextlib import AsyncExitStack, aclosing
+from dataclasses import dataclass
+from typing import Any
+
+from litestar import Request, Response, post
+from litestar.types import ASGIApp
+from msgspec import UNSET
+
+from segmenter import speakable
+from sidecar.faults import BadRequest, EngineFault, Fault, UnknownModel
+from sidecar.http.service import Service
+from sidecar.http.speech_fields import SAMPLE_RATES_HZ, SpeechBody, convert_body
+from sidecar.http.wire import (
+    BodyStream,
+    fault_response,
+    omni_error,
+    openai_error,
+    parse_object,
+    read_body,
+    request_id,
+    require_json,
+    to_json,
+    unless_gone,
+)
+from sidecar.ports import FRAME_SAMPLES, SAMPLE_RATE_HZ, AudioChunk, Speaking, Utterance
+from sidecar.speech_line import checked_chunks
+
+_STREAMABLE = ("wav", "pcm")
+
+
+@dataclass(frozen=True, slots=True)
+class SpeechRequest:
+    """A checked request: what to say and how to send it."""
+
+    utterance: Utterance
+    format: str
+    rate_hz: int
+    speed: float
+    delivery: str  # "whole", "raw" or "sse"
+    openai: bool
+
+
+@post("/v1/audio/speech", status_code=200)
+async def speech(request: Request[Any, Any, Any], service: Service) -> ASGIApp:
+    """Speak one text. Every error before the first byte is a plain HTTP answer in the endpoint's own form."""
+    render = omni_error
+    try:
+        caller = service.authenticate(request)
+        require_json(request)
+        body = await read_body(request, service.config.server.max_body_bytes, service.config.server.body_timeout_s)
+        fields = convert_body(parse_object(body))
+        if fields.model in service.config.speech.openai_models:
+            render = openai_error
+        asked = checked(fields, service)
+        stack = AsyncExitStack()
+        try:
+            await stack.enter_async_context(service.place(caller, 1))
+            speaking = await service.engine.open(asked.utterance)
+            stack.callback(speaking.cancel)
+            answer = _Answer(asked, speaking, service, stack)
+            work = answer.whole(request) if asked.delivery == "whole" else answer.stream(request_id(request))
+            return await unless_gone(request, work)
+        except BaseException:
+            await stack.aclose()
+            raise
+    except Fault as fault:
+        service.metrics.fault(fault.code)
+        return fault_response(fault, render).to_asgi_response(app=None, request=request)
+
+
+def checked(fields: SpeechBody, service: Service) -> SpeechRequest:
+    """The request behind the fields. Raises ``UnknownModel`` and ``BadRequest``."""
+    speech = service.config.speech
+    openai = fields.model in speech.openai_models
+    if fields.model and not openai and fields.model not in speech.models:
+        raise UnknownModel(f"The model '{fields.model[:80]}' does not exist.", param="model")
+    format = fields.response_format if fields.response_format is not UNSET else ("mp3" if openai else "wav")
+    speed = fields.speed if fields.speed is not None else 1.0
+    if openai:
+        # OpenAI streams every answer; only a WAV without an asked-for stream is kept whole, for its true sizes.
+        delivery = {"sse": "sse", "audio": "raw"}.get(fields.stream_format or "", "whole" if format == "wav" else "raw")
+    else:
+        delivery = {"sse": "sse", "audio": "raw"}.get(fields.stream_format or "", "sse" if fields.stream else "whole")
+        _check_streamed(delivery, format, speed, fields.word_timestamps)
+    if fields.sample_rate is not None and fields.sample_rate not in SAMPLE_RATES_HZ:
+        raise BadRequest("sample_rate must be 8000 or 24000.", param="sample_rate")
+    if isinstance(fields.ref_audio, list) and not fields.ref_audio:
+        raise BadRequest("ref_audio must not be an empty list.", param="ref_audio")
+    text = fields.input
+    if speech.clean_text if fields.clean_text is None else fields.clean_text:
+        text = speakable(text) or text
+    utterance = service.rules.utterance(fields, text, fields.ref_audio, fields.max_new_tokens)
+    if fields.word_timestamps:
+        raise BadRequest("word_timestamps needs an aligner, and none is loaded.", param="word_timestamps")
+    return SpeechRequest(utterance, format, fields.sample_rate or SAMPLE_RATE_HZ, speed, delivery, openai)
+
+
+def _check_streamed(delivery: str, format: str, speed: float, word_timestamps: bool) -> None:
+    if delivery == "whole":
+        return
+    if format not in _STREAMABLE:
+        raise BadRequest(f"Streaming needs response_format 'pcm' or 'wav', not '{format}'.", param="response_format")
+    if speed != 1.0:
+        raise BadRequest("Streaming needs speed 1.0.", param="speed")
+    if word_timestamps:
+        raise BadRequest("word_timestamps cannot be streamed over HTTP.", param="word_timestamps")
+
+
+class _Answer:
+    """One utterance on its way to one client. ``stack`` holds the row and the place until the audio has gone."""
+
+    def __init__(self, asked: SpeechRequest, speaking: Speaking, service: Service, stack: AsyncExitStack) -> None:
+        self._asked = asked
+        self._speaking = speaking
+        self._service = service
+        self._stack = stack
+        self._samples = 0
+        self._timer = service.metrics.reply_started(
+            "speech", service.clock.now_ms(), streamed=asked.delivery != "whole"
+        )
+        self._encoder = service.codec.start(
+            asked.format, rate_hz=asked.rate_hz, streaming=asked.delivery != "whole", speed=asked.speed
+        )
+        self._chunks = checked_chunks(speaking, service.config.engine.chunk_timeout_s)
+
+    async def whole(self, request: Request[Any, Any, Any]) -> ASGIApp:
+        """The complete file with usage headers."""
+        async with self._stack:
+            pieces = [piece async for piece in self._encoded()]
+        usage = self.usage()
+        details = usage["input_token_details"]
+        headers = {
+            "x-vllm-omni-input-tokens": str(usage["input_tokens"]),
+            "x-vllm-omni-output-tokens": str(usage["output_tokens"]),
+            "x-vllm-omni-total-tokens": str(usage["total_tokens"]),
+            "x-vllm-omni-input-text-tokens": str(details["text_tokens"]),
+            "x-vllm-omni-input-audio-tokens": str(details["audio_tokens"]),
+        }
+        headers["x-request-id"] = request_id(request)
+        answer = Response(content=b"".join(pieces), media_type=self._encoder.media_type, headers=headers)
+        return answer.to_asgi_response(app=None, request=request)
+
+    async def stream(self, request_id: str) -> ASGIApp:
+        """Bytes as they are made. The first samples are awaited before the 200, so that a failure is an error."""
+        first = await anext(self._chunks, None)
+        if first is None:
+            raise EngineFault("The speech engine produced no audio.")
+        sse = self._asked.delivery == "sse"
+        source = self._events(first) if sse else self._encoded(first)
+        headers = {
+            "content-type": "text/event-stream; charset=utf-8" if sse else self._encoder.media_type,
+            "cache-control": "no-cache",
+            "x-accel-buffering": "no",
+            "x-request-id": request_id,
+        }
+        server = self._service.config.server
+        return BodyStream(
+            source,
+            cleanup=self._stack,
+            headers=headers,
+            slow_consumer_s=server.slow_consumer_s,
+            idle_bytes=b": keep-alive\n\n" if sse else b"",
+            idle_s=server.keep_alive_comment_s,
+        )
+
+    async def _encoded(self, first: AudioChunk | None = None) -> AsyncGenerator[bytes, None]:
+        """The file's bytes as they are ready."""
+        outcome = "failed"
+        try:
+            async with aclosing(self._chunks) as chunks:
+                if first is not None:
+                    yield await self._feed(first)
+                async for chunk in chunks:
+                    yield await self._feed(chunk)
+                yield await asyncio.to_thread(self._encoder.finish)
+            outcome = "completed"
+        except GeneratorExit:
+            outcome = "cancelled"
+            raise
+        finally:
+            self._timer.ended(self._service.clock.now_ms(), outcome)
+
+    async def _feed(self, chunk: AudioChunk) -> bytes:
+        self._timer.audio(self._service.clock.now_ms(), len(chunk.pcm))
+        self._samples += len(chunk.pcm)
+        if self._asked.format in _STREAMABLE:
+            return self._encoder.feed(chunk.pcm)
+        return await asyncio.to_thread(self._encoder.feed, chunk.pcm)
+
+    async def _events(self, first: AudioChunk) -> AsyncGenerator[bytes, None]:
+        try:
+            async with aclosing(self._encoded(first)) as pieces:
+                async for piece in pieces:
+                    if piece:
+                        delta: dict[str, Any] = {
+                            "type": "speech.audio.delta",
+                            "audio": base64.b64encode(piece).decode("ascii"),
+                        }
+                        if not self._asked.openai:
+                            delta["response_format"] = self._asked.format
+                        yield self._event(delta)
+            yield self._event({"type": "speech.audio.done", "usage": self.usage()})
+        except Fault as fault:
+            yield self._event(self._error_event(fault))
+            raise
+
+    def _event(self, body: dict[str, Any]) -> bytes:
+        head = b"" if self._asked.openai else b"event: " + body["type"].encode("ascii") + b"\n"
+        return head + b"data: " + to_json(body) + b"\n\n"
+
+    def _error_event(self, fault: Fault) -> dict[str, Any]:
+        if self._asked.openai:
+            return {"type": "error", **openai_error(fault)}
+        error = {
+            "message": fault.message,
+            "type": "server_error",
+            "param": None,
+            "code": 500,
+            "partial_audio": self._samples > 0,
+            "action": "discard",
+        }
+        return {"type": "speech.audio.error", "error": error}
+
+    def usage(self) -> dict[str, Any]:
+        """Token counts: text tokens in, frames out."""
+        text = self._speaking.text_tokens
+        frames = max(1, math.ceil(self._samples / FRAME_SAMPLES))
+        return {
+            "input_tokens": text,
+            "output_tokens": frames,
+            "total_tokens": text + frames,
+            "input_token_details": {"text_tokens": text, "audio_tokens": 0},
+        }

@@ -1,0 +1,220 @@
+"""The fields of a speech request (REST body and WebSocket ``session.config``), their types and their rules.
+
+Contract: vLLM-Omni 0.30's Qwen3-TTS endpoints; OpenAI's own rules apply where the model is one of OpenAI's names.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Annotated, Any, Literal
+
+import msgspec
+from msgspec import UNSET, Meta, UnsetType
+
+from sidecar.faults import BadRequest, UnsupportedByEngine, UnsupportedLanguage
+from sidecar.http.wire import field_fault
+from sidecar.ports import EngineTraits, Utterance
+from sidecar.voicebook import VoiceBook
+from voices.seeds import new_dialog_seed
+
+MAX_FRAMES = 4_096
+SAMPLE_RATES_HZ = (8_000, 24_000)
+MAX_EMBEDDING = 8_192
+
+TaskType = Literal["CustomVoice", "VoiceDesign", "Base"]
+Format = Literal["wav", "pcm", "flac", "mp3", "opus", "aac"]
+Int64 = Annotated[int, Meta(ge=-(2**63), le=2**63 - 1)]
+Speed = Annotated[float, Meta(ge=0.25, le=4.0)]
+
+LANGUAGES = {
+    "chinese": "zh",
+    "english": "en",
+    "japanese": "ja",
+    "korean": "ko",
+    "german": "de",
+    "french": "fr",
+    "russian": "ru",
+    "portuguese": "pt",
+    "spanish": "es",
+    "italian": "it",
+}
+"""Names of the model's ten languages -> ISO 639-1."""
+
+
+class VoiceId(msgspec.Struct):
+    """OpenAI's object form of a voice."""
+
+    id: str
+
+
+class SpokenFields(msgspec.Struct, kw_only=True):
+    """What REST and WebSocket share."""
+
+    model: str | None = None
+    voice: str | VoiceId | None = None
+    speaker: str | VoiceId | None = None
+    task_type: TaskType | None = None
+    language: str | None = None
+    instructions: str | None = None
+    speed: Speed | None = None
+    initial_codec_chunk_frames: Annotated[int, Meta(ge=0)] | None = None
+    non_streaming_mode: bool | None = None
+    ref_text: str | None = None
+    x_vector_only_mode: bool | None = None
+    speaker_embedding: list[Any] | None = None
+    seed: Int64 | None = None
+    word_timestamps: bool = False
+
+    @property
+    def voice_name(self) -> str | None:
+        """The voice asked for, from whichever member and form."""
+        voice = self.voice if self.voice is not None else self.speaker
+        return voice.id if isinstance(voice, VoiceId) else voice
+
+
+class SpeechBody(SpokenFields, kw_only=True):
+    """POST /v1/audio/speech. Unknown members are ignored."""
+
+    input: str
+    response_format: Format | UnsetType = UNSET
+    sample_rate: Annotated[int, Meta(gt=0)] | None = None
+    stream: bool = False
+    stream_format: Literal["sse", "audio"] | None = None
+    ref_audio: str | list[str] | None = None
+    max_new_tokens: Annotated[int, Meta(ge=1, le=MAX_FRAMES)] | None = None
+    extra_params: dict[str, Any] | None = None
+    clean_text: bool | None = None
+
+
+class SessionConfig(SpokenFields, kw_only=True):
+    """WebSocket ``session.config``. Unknown members are ignored."""
+
+    response_format: Format = "wav"
+    ref_audio: str | None = None
+    max_new_tokens: Annotated[int, Meta(ge=1)] | None = None
+    stream_audio: bool = False
+    split_granularity: Literal["none", "sentence", "clause"] = "none"
+    split_rules: Literal["vllm", "sidecar"] | None = None
+    output_mode: Literal["pcm", "codec_tokens"] = "pcm"
+
+
+def convert_body(value: Mapping[str, Any]) -> SpeechBody:
+    """Raises ``BadRequest`` naming the field."""
+    try:
+        return msgspec.convert(value, SpeechBody)
+    except msgspec.ValidationError as error:
+        raise field_fault(error, "body") from None
+
+
+def convert_config(value: Mapping[str, Any]) -> SessionConfig:
+    """Types and the rules that are checked at config time. Raises ``BadRequest``."""
+    try:
+        config = msgspec.convert(value, SessionConfig)
+    except msgspec.ValidationError as error:
+        raise field_fault(error, "session.config") from None
+    if config.stream_audio and config.response_format != "pcm":
+        raise BadRequest("stream_audio needs response_format 'pcm'.", param="response_format")
+    if config.stream_audio and (config.speed or 1.0) != 1.0:
+        raise BadRequest("stream_audio needs speed 1.0.", param="speed")
+    if config.output_mode == "codec_tokens" and not (config.stream_audio and config.response_format == "pcm"):
+        raise BadRequest("output_mode 'codec_tokens' needs stream_audio and pcm.", param="output_mode")
+    if config.speaker_embedding is not None and _count(config.speaker_embedding) > MAX_EMBEDDING:
+        raise BadRequest(f"speaker_embedding has more than {MAX_EMBEDDING} elements.", param="speaker_embedding")
+    return config
+
+
+@dataclass(frozen=True, slots=True)
+class SpeechRules:
+    """What this server allows a speech request."""
+
+    traits: EngineTraits
+    voices: VoiceBook
+    max_input_chars: int
+    max_instructions_chars: int
+
+    def utterance(
+        self, fields: SpokenFields, text: str, ref_audio: str | list[str] | None, max_frames: int | None
+    ) -> Utterance:
+        """The utterance for one unit of text. Raises ``BadRequest`` and its kinds for whatever cannot be done."""
+        self.check_task(fields, ref_audio)
+        if not text.strip():
+            raise BadRequest("Input text cannot be empty.", param="input")
+        if len(text) > self.max_input_chars:
+            raise BadRequest(f"The input is longer than {self.max_input_chars} characters.", param="input")
+        if max_frames is not None and max_frames > MAX_FRAMES:
+            raise BadRequest(f"max_new_tokens is at most {MAX_FRAMES}.", param="max_new_tokens")
+        instructions = fields.instructions or ""
+        if len(instructions) > self.max_instructions_chars:
+            raise BadRequest(
+                f"instructions are longer than {self.max_instructions_chars} characters.", param="instructions"
+            )
+        language = iso_language(fields.language)
+        return Utterance(
+            text=text,
+            voice=self.voices.resolve(fields.voice_name),
+            seed=fields.seed if fields.seed is not None else new_dialog_seed(),
+            language=language,
+            instructions=instructions,
+            max_frames=max_frames,
+            first_chunk_frames=fields.initial_codec_chunk_frames or None,
+        )
+
+    def check_task(self, fields: SpokenFields, ref_audio: str | list[str] | None) -> None:
+        """The rules that tie cloning fields to the task type."""
+        cloning = ref_audio is not None or fields.ref_text is not None or fields.speaker_embedding is not None
+        task = fields.task_type or ("Base" if cloning else "CustomVoice")
+        if fields.speaker_embedding is not None:
+            _check_embedding(fields.speaker_embedding, self.traits.clone_widths)
+            if ref_audio is not None:
+                raise BadRequest("speaker_embedding and ref_audio exclude each other.", param="speaker_embedding")
+        if task != "Base":
+            if cloning:
+                raise BadRequest(f"Reference fields need task_type 'Base', not '{task}'.", param="task_type")
+            if fields.x_vector_only_mode is not None:
+                raise BadRequest("x_vector_only_mode needs task_type 'Base'.", param="x_vector_only_mode")
+        if task == "VoiceDesign":
+            if not fields.instructions:
+                raise BadRequest("VoiceDesign needs instructions.", param="instructions")
+            raise UnsupportedByEngine(f"The engine '{self.traits.name}' cannot design voices.", param="task_type")
+        if task == "Base" and not self.traits.clone_widths:
+            raise UnsupportedByEngine(
+                f"The engine '{self.traits.name}' does not support task_type='Base': it cannot clone voices.",
+                param="task_type",
+            )
+
+
+def iso_language(name: str | None) -> str | None:
+    """A language by its English name (any case) or ISO code; None for Auto. Raises ``UnsupportedLanguage``."""
+    if name is None or name.strip().lower() in ("", "auto"):
+        return None
+    key = name.strip().lower()
+    if key in LANGUAGES:
+        return LANGUAGES[key]
+    code = key.replace("_", "-").split("-")[0]
+    if len(code) == 2 and code.isascii() and code.isalpha():
+        return code
+    raise UnsupportedLanguage(
+        f"Unknown language '{name[:40]}'; known are Auto, {', '.join(n.title() for n in LANGUAGES)} and ISO codes.",
+        param="language",
+    )
+
+
+def _count(vector: list[Any]) -> int:
+    return sum(len(x) if isinstance(x, list) else 1 for x in vector)
+
+
+def _check_embedding(vector: list[Any], widths: tuple[int, ...]) -> None:
+    if len(vector) == 1 and isinstance(vector[0], list):
+        vector = vector[0]
+    numbers = [x for x in vector if isinstance(x, int | float) and not isinstance(x, bool)]
+    if not vector or len(numbers) != len(vector) or not all(map(math.isfinite, numbers)):
+        raise BadRequest("speaker_embedding must be a list of finite numbers.", param="speaker_embedding")
+    if len(vector) > MAX_EMBEDDING:
+        raise BadRequest(f"speaker_embedding has more than {MAX_EMBEDDING} elements.", param="speaker_embedding")
+    if widths and len(vector) not in widths:
+        expected = " or ".join(map(str, widths))
+        raise BadRequest(
+            f"speaker_embedding has {len(vector)} elements; {expected} are needed.", param="speaker_embedding"
+        )

@@ -1,0 +1,376 @@
+"""WS /v1/audio/speech/stream: text in as it is written, speech out unit by unit.
+
+The protocol is decided by ``sidecar.core.session``; here are the socket, the tasks and the engine. One task reads the
+socket whatever the others do, so a cancel is seen at once; the next unit is prepared while one is sent.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from functools import partial
+from typing import Any
+from urllib.parse import urlsplit
+
+from litestar import WebSocket, websocket
+
+from segmenter import SegmentOptions, SegmentStream, UnitSplitter
+from sidecar.core.session import (
+    Close,
+    Effect,
+    SendBytes,
+    SendJson,
+    SessionLimits,
+    SpeechSession,
+    Splitter,
+    StopSpeaking,
+    Unit,
+    UnitText,
+)
+from sidecar.faults import BadRequest, Fault, Forbidden, TooBusy, UnknownModel, UnsupportedByEngine
+from sidecar.http.service import Service
+from sidecar.http.speech_fields import SessionConfig, convert_config
+from sidecar.http.wire import TRANSPORT, fault_headers, openai_error, to_json
+from sidecar.ports import SAMPLE_RATE_HZ, AudioEncoder, Utterance
+from sidecar.speech_line import Audio, Done, Opened, SpeechLine
+from sidecar.telemetry import ReplyTimer
+
+log = logging.getLogger(__name__)
+
+_KEY_PROTOCOL = "openai-insecure-api-key."
+"""Browsers cannot set headers on a WebSocket; as OpenAI's clients do, they may offer their key as a subprotocol."""
+
+
+@websocket("/v1/audio/speech/stream")
+async def speech_stream(socket: WebSocket[Any, Any, Any], service: Service) -> None:
+    """One speech socket, from the handshake to the close."""
+    try:
+        subprotocol = _admit(socket, service)
+    except Fault as fault:
+        await _refuse(socket, fault)
+        return
+    service.sockets += 1
+    try:
+        await socket.accept(subprotocols=subprotocol)
+        await _Conversation(socket, service).run()
+    finally:
+        service.sockets -= 1
+
+
+def _admit(socket: WebSocket[Any, Any, Any], service: Service) -> str | None:
+    """The subprotocol to accept. Raises ``Unauthorized``, ``Forbidden`` (a page of another origin), ``TooBusy``."""
+    offered = [p.strip() for p in socket.headers.get("sec-websocket-protocol", "").split(",") if p.strip()]
+    key = next((p for p in offered if p.startswith(_KEY_PROTOCOL)), None)
+    origin = socket.headers.get("origin")
+    if origin and not _same_site(origin, socket) and origin not in service.config.server.cors_origins:
+        raise Forbidden("This origin may not open a speech socket.")
+    client = socket.client.host if socket.client else ""
+    header = socket.headers.get("authorization") or (f"Bearer {key[len(_KEY_PROTOCOL) :]}" if key else None)
+    service.gate.authenticate(header, client, service.clock.now_ms())
+    if service.sockets >= service.config.stream.max_sockets:
+        raise TooBusy("Too many sockets are open.", retry_after_s=1.0)
+    return next((p for p in offered if p != key), None)
+
+
+def _same_site(origin: str, socket: WebSocket[Any, Any, Any]) -> bool:
+    return urlsplit(origin).netloc.lower() == socket.headers.get("host", "").lower()
+
+
+async def _refuse(socket: WebSocket[Any, Any, Any], fault: Fault) -> None:
+    """An HTTP answer instead of the handshake."""
+    headers = [(k.encode("latin-1"), v.encode("latin-1")) for k, v in fault_headers(fault).items()]
+    headers.append((b"content-type", b"application/json"))
+    send: Any = socket.send
+    await send({"type": "websocket.http.response.start", "status": fault.status, "headers": headers})
+    await send({"type": "websocket.http.response.body", "body": to_json(openai_error(fault))})
+
+
+class _PlainSplitter:
+    """vLLM-Omni's rules: units are the client's own text, spoken as it is."""
+
+    def __init__(self, granularity: str) -> None:
+        self._splitter = UnitSplitter(granularity)
+        self._chars = 0
+
+    def feed(self, text: str) -> list[UnitText]:
+        self._chars += len(text)
+        return self._units(self._splitter.feed(text))
+
+    def flush(self) -> list[UnitText]:
+        return self._units(self._splitter.flush())
+
+    def _units(self, units: list[str]) -> list[UnitText]:
+        self._chars = max(0, self._chars - sum(map(len, units)))
+        return [UnitText(unit, unit) for unit in units]
+
+    @property
+    def pending_chars(self) -> int:
+        return self._chars
+
+
+class _SpeakableSplitter:
+    """The sidecar's own rules: sentences or clauses, with Markdown and the like turned into what a person says."""
+
+    def __init__(self, options: SegmentOptions) -> None:
+        self._stream = SegmentStream(options)
+
+    def feed(self, text: str) -> list[UnitText]:
+        return [UnitText(s.text.strip(), s.spoken) for s in self._stream.feed(text) if s.spoken]
+
+    def flush(self) -> list[UnitText]:
+        return [UnitText(s.text.strip(), s.spoken) for s in self._stream.flush() if s.spoken]
+
+    @property
+    def pending_chars(self) -> int:
+        chars: int = self._stream.pending_chars
+        return chars
+
+
+class _Conversation:
+    """The tasks of one socket around its state machine."""
+
+    def __init__(self, socket: WebSocket[Any, Any, Any], service: Service) -> None:
+        stream = service.config.stream
+        self._socket = socket
+        self._service = service
+        self._limits = SessionLimits(
+            config_timeout_ms=stream.config_timeout_s * 1000,
+            idle_timeout_ms=stream.idle_timeout_s * 1000,
+            max_config_chars=stream.max_config_chars,
+            max_message_chars=stream.max_message_chars,
+            max_buffered_chars=stream.max_buffered_chars,
+            max_queued_units=stream.max_queued_units,
+        )
+        self._session: SpeechSession[SessionConfig] = SpeechSession(
+            self._limits, self._parse_config, self._splitter, service.clock.now_ms()
+        )
+        self._line: SpeechLine[Unit[SessionConfig]] = SpeechLine(service.engine, service.line_limits(), service.metrics)
+        self._sending = asyncio.Lock()
+        self._changed = asyncio.Event()
+        self._voiced = _VoicedUnit(service)
+
+    async def run(self) -> None:
+        """Until the socket closes, from whichever side."""
+        async with self._line:
+            tasks = [
+                asyncio.create_task(work()) for work in (self._read, self._prepare, self._play, self._watch_deadline)
+            ]
+            try:
+                await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
+            finally:
+                for task in tasks:
+                    task.cancel()
+                results = await asyncio.gather(*tasks, return_exceptions=True)
+        self._voiced.abandoned()
+        for error in results:
+            if isinstance(error, Exception) and not isinstance(error, _Gone):
+                log.error("a speech socket failed", exc_info=error)
+        if not self._session.closed and any(isinstance(e, Exception) and not isinstance(e, _Gone) for e in results):
+            await self._perform([SendJson({"type": "error", "message": "Internal error."}), Close(1011)])
+
+    # ------------------------------------------------------------ the four tasks
+    async def _read(self) -> None:
+        while not self._session.closed:
+            message: Any = await self._socket.receive()
+            if message["type"] == "websocket.disconnect":
+                return
+            now_ms = self._service.clock.now_ms()
+            text = message.get("text")
+            if text is not None:
+                effects = self._session.text_frame(text, now_ms)
+            else:
+                effects = self._session.binary_frame(now_ms)
+            self._changed.set()
+            await self._perform(effects)
+
+    async def _prepare(self) -> None:
+        while True:
+            unit = self._session.next_unit()
+            if unit is None:
+                self._changed.clear()
+                await self._changed.wait()
+                continue
+            await self._line.say(unit, partial(self._utterance, unit))
+
+    async def _play(self) -> None:
+        async for event in self._line.events():
+            unit = event.ticket
+            effects: list[Effect] = []
+            if isinstance(event, Opened):
+                self._voiced.opened(unit)
+                effects = self._session.unit_opened(unit, self._voiced.start_event())
+            elif isinstance(event, Audio):
+                frame = await self._voiced.audio(event)
+                effects = self._session.unit_audio(unit, frame) if frame else []
+            else:
+                effects = await self._unit_over(event)
+            self._changed.set()
+            await self._perform(effects)
+
+    async def _unit_over(self, event: Done[Unit[SessionConfig]]) -> list[Effect]:
+        unit, session, voiced = event.ticket, self._session, self._voiced
+        effects: list[Effect] = []
+        if voiced.unit is not unit and event.fault is not None and not _without_bracket(unit.config):
+            voiced.opened(unit)
+            effects += session.unit_opened(unit, voiced.start_event())
+        outcome = "cancelled" if event.cancelled else "failed" if event.fault is not None else "completed"
+        last = await voiced.finish(outcome)
+        if last:
+            effects += session.unit_audio(unit, last)
+        done: dict[str, Any] = {"type": "audio.done", "total_bytes": voiced.bytes_sent}
+        if event.cancelled:
+            done["cancelled"] = True
+        if event.fault is not None:
+            self._service.metrics.fault(event.fault.code)
+        return effects + session.unit_done(unit, done, event.fault, self._service.clock.now_ms())
+
+    async def _watch_deadline(self) -> None:
+        while not self._session.closed:
+            deadline_ms = self._session.deadline_ms()
+            now_ms = self._service.clock.now_ms()
+            if deadline_ms is not None and now_ms >= deadline_ms:
+                await self._perform(self._session.timeout(now_ms))
+            else:
+                await self._service.clock.sleep(min(1000.0, (deadline_ms or now_ms + 1000.0) - now_ms + 1))
+
+    # ------------------------------------------------------------ deciding what to say
+    def _parse_config(self, message: dict[str, Any]) -> SessionConfig:
+        config = convert_config(message)
+        speech = self._service.config.speech
+        if config.model and config.model not in (*speech.models, *speech.openai_models):
+            raise UnknownModel(f"The model '{config.model[:80]}' does not exist.", param="model")
+        return config
+
+    def _splitter(self, config: SessionConfig) -> Splitter:
+        if (config.split_rules or self._service.config.stream.split_rules) == "vllm":
+            return _PlainSplitter(config.split_granularity)
+        chat = self._service.config.chat
+        return _SpeakableSplitter(
+            SegmentOptions(
+                granularity=config.split_granularity,
+                first_by_clause=config.split_granularity == "clause",
+                max_chars=chat.max_segment_chars,
+            )
+        )
+
+    def _utterance(self, unit: Unit[SessionConfig]) -> Utterance:
+        config = unit.config
+        if not self._session.wants(unit):
+            raise BadRequest("Cancelled before it was spoken.")
+        if config.output_mode == "codec_tokens":
+            name = self._service.engine.traits.name
+            raise UnsupportedByEngine(f"The engine '{name}' has no codec tokens.", param="output_mode")
+        if config.word_timestamps:
+            raise BadRequest("word_timestamps needs stream_audio, pcm and an aligner; none is loaded.")
+        return self._service.rules.utterance(config, unit.text.spoken, config.ref_audio, config.max_new_tokens)
+
+    # ------------------------------------------------------------ sending
+    async def _perform(self, effects: list[Effect]) -> None:
+        if any(isinstance(effect, StopSpeaking) for effect in effects):
+            self._line.cancel_all()
+        frames = [effect for effect in effects if not isinstance(effect, StopSpeaking)]
+        if not frames:
+            return
+        async with self._sending:
+            for effect in frames:
+                await self._send(effect)
+
+    async def _send(self, effect: Effect) -> None:
+        send: Any = self._socket.send
+        timeout_s = self._service.config.server.slow_consumer_s
+        try:
+            async with asyncio.timeout(timeout_s):
+                if isinstance(effect, SendJson):
+                    await send({"type": "websocket.send", "text": to_json(effect.message).decode("utf-8")})
+                elif isinstance(effect, SendBytes):
+                    await send({"type": "websocket.send", "bytes": effect.data})
+                elif isinstance(effect, Close):
+                    await send({"type": "websocket.close", "code": effect.code, "reason": effect.reason})
+        except TimeoutError:
+            # Nothing more fits into this socket, not even a close frame.
+            self._session.slow_consumer()
+            transport = self._socket.scope.get("state", {}).get(TRANSPORT)
+            if transport is not None:
+                transport.abort()
+            raise _Gone from None
+        except (RuntimeError, OSError) as error:
+            raise _Gone from error
+
+
+class _Gone(Exception):
+    """The socket cannot be written to any more."""
+
+
+class _VoicedUnit:
+    """The audio of the unit that is being sent: its encoder, its bytes, its figures."""
+
+    def __init__(self, service: Service) -> None:
+        self._service = service
+        self.unit: Unit[SessionConfig] | None = None
+        self.bytes_sent = 0
+        self._config = SessionConfig()
+        self._encoder: AudioEncoder | None = None
+        self._pieces: list[bytes] = []
+        self._timer: ReplyTimer | None = None
+
+    def opened(self, unit: Unit[SessionConfig]) -> None:
+        """A new unit begins."""
+        config = self._config = unit.config
+        self.unit = unit
+        self.bytes_sent = 0
+        self._pieces = []
+        self._timer = self._service.metrics.reply_started(
+            "stream", self._service.clock.now_ms(), streamed=config.stream_audio
+        )
+        speed = 1.0 if config.speed is None else config.speed
+        self._encoder = self._service.codec.start(config.response_format, streaming=config.stream_audio, speed=speed)
+
+    def start_event(self) -> dict[str, Any]:
+        """The event that opens the bracket."""
+        config = self._config
+        event: dict[str, Any] = {"type": "audio.start", "format": config.response_format}
+        if config.stream_audio:
+            event |= {"sample_rate": SAMPLE_RATE_HZ, "channels": 1}
+        return event
+
+    async def audio(self, event: Audio[Unit[SessionConfig]]) -> bytes:
+        """The bytes to send now; none while the whole file is being collected."""
+        if self._encoder is None:
+            return b""
+        if self._timer is not None:
+            self._timer.audio(self._service.clock.now_ms(), len(event.chunk.pcm))
+        if self._config.response_format in ("pcm", "wav"):
+            piece = self._encoder.feed(event.chunk.pcm)
+        else:
+            piece = await asyncio.to_thread(self._encoder.feed, event.chunk.pcm)
+        return self._counted(piece) if self._config.stream_audio else self._kept(piece)
+
+    async def finish(self, outcome: str) -> bytes:
+        """The last bytes of a unit that is ``completed``; none of one that is ``cancelled`` or ``failed``."""
+        last = b""
+        if self._encoder is not None and outcome == "completed":
+            rest = await asyncio.to_thread(self._encoder.finish)
+            last = self._counted(rest if self._config.stream_audio else b"".join([*self._pieces, rest]))
+        if self._timer is not None:
+            self._timer.ended(self._service.clock.now_ms(), outcome)
+        self._encoder, self._timer, self._pieces, self.unit = None, None, [], None
+        return last
+
+    def abandoned(self) -> None:
+        """The socket is gone in the middle of a unit."""
+        if self._timer is not None:
+            self._timer.ended(self._service.clock.now_ms(), "cancelled")
+            self._timer = None
+
+    def _counted(self, piece: bytes) -> bytes:
+        self.bytes_sent += len(piece)
+        return piece
+
+    def _kept(self, piece: bytes) -> bytes:
+        self._pieces.append(piece)
+        return b""
+
+
+def _without_bracket(config: SessionConfig) -> bool:
+    """Units that fail for what the session asks of the server get an error only, no start and done."""
+    return config.word_timestamps or config.output_mode == "codec_tokens"

@@ -1,0 +1,52 @@
+"""Keeps what was said under each ``audio.id``, in the store, per tenant. A store that is away never stops a reply."""
+
+from __future__ import annotations
+
+import logging
+import secrets
+from collections.abc import Iterable
+
+from sidecar.core.dialog import SpokenTurn
+from sidecar.faults import Fault, StoreUnavailable
+from sidecar.ports import Clock, Store
+
+log = logging.getLogger(__name__)
+
+KIND = "spoken-turn"
+
+
+def new_audio_id() -> str:
+    """128 random bits: an id cannot be guessed."""
+    return f"audio_{secrets.token_hex(16)}"
+
+
+class DialogMemory:
+    """Spoken turns by audio id."""
+
+    def __init__(self, store: Store, clock: Clock, ttl_s: int) -> None:
+        self._store = store
+        self._clock = clock
+        self.ttl_s = ttl_s
+
+    def expiry(self) -> int:
+        """Unix seconds at which a turn spoken now will be forgotten."""
+        return int(self._clock.unix_s()) + self.ttl_s
+
+    async def recall(self, tenant: str, audio_ids: Iterable[str]) -> dict[str, SpokenTurn]:
+        """The turns that are still known. Raises ``StoreUnavailable``."""
+        turns = {}
+        for audio_id in set(audio_ids):
+            stored = await self._store.get(tenant, KIND, audio_id)
+            turn = SpokenTurn.from_bytes(stored.value) if stored is not None else None
+            if turn is not None:
+                turns[audio_id] = turn
+        return turns
+
+    async def remember(self, tenant: str, audio_id: str, turn: SpokenTurn) -> None:
+        """Keep a turn; a store that is away is logged, not raised: the reply has already been spoken."""
+        try:
+            await self._store.put(tenant, KIND, audio_id, turn.to_bytes(), ttl_s=self.ttl_s)
+        except StoreUnavailable:
+            log.warning("a spoken turn could not be kept: the store does not answer")
+        except Fault as fault:
+            log.warning("a spoken turn could not be kept: %s", fault.code)

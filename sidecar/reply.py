@@ -1,0 +1,205 @@
+"""Drives one reply: tokens -> segments -> utterances -> samples, in order, bounded everywhere."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from collections.abc import AsyncGenerator
+from dataclasses import dataclass, field
+from functools import partial
+from types import TracebackType
+from typing import Protocol, Self
+
+import numpy as np
+
+from segmenter import Segment, SegmentOptions, SegmentStream
+from sidecar.core.events import ReplyAudio, ReplyEvent, SegmentEnded, SegmentStarted
+from sidecar.faults import Fault, TooLarge, UnsupportedLanguage
+from sidecar.ports import SAMPLE_RATE_HZ, Clock, Engine, Utterance
+from sidecar.speech_line import Audio, LineLimits, Opened, SpeechLine
+from voices.seeds import segment_seed
+
+
+@dataclass(frozen=True, slots=True)
+class Voicing:
+    """How a reply is to sound. Segment seeds are derived from the dialog seed and the reply's place in the dialog."""
+
+    voice: str
+    dialog_seed: int
+    reply_index: int = 0
+    language: str | None = None
+    instructions: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class ReplyLimits:
+    """Bounds of one reply. ``unspoken_chars`` may wait for the engine before ``feed`` holds the writer back."""
+
+    line: LineLimits = field(default_factory=LineLimits)
+    unspoken_chars: int = 2_000
+    max_chars: int = 65_536
+    idle_flush_ms: float = 400.0
+
+
+class ReplyObserver(Protocol):
+    """Told what happens inside a reply (metrics)."""
+
+    def utterance_opened(self) -> None:
+        """An utterance goes to the engine."""
+
+    def segment_waited(self, ms: float) -> None:
+        """Time from the token that completed a segment to its call of the engine, where nothing else was in the way."""
+
+
+class Reply:
+    """One reply being spoken while it is still being written. Use as an async context manager.
+
+    A writer calls ``feed`` and ``finish``; a reader iterates ``events``. Leaving the context stops everything.
+    """
+
+    def __init__(
+        self,
+        engine: Engine,
+        clock: Clock,
+        voicing: Voicing,
+        options: SegmentOptions,
+        limits: ReplyLimits,
+        observer: ReplyObserver | None = None,
+    ) -> None:
+        self._clock = clock
+        self._voicing = voicing
+        self._limits = limits
+        self._observer = observer
+        self._stream = SegmentStream(options)
+        self._line: SpeechLine[Segment] = SpeechLine(engine, limits.line, observer)
+        self._queue: deque[tuple[Segment, float]] = deque()
+        self._queued_chars = 0
+        self._fed_chars = 0
+        self._finished = False
+        self._last_feed_ms = clock.now_ms()
+        self._arrived = asyncio.Event()
+        self._room = asyncio.Event()
+        self._task: asyncio.Task[None] | None = None
+
+    async def __aenter__(self) -> Self:
+        await self._line.__aenter__()
+        self._task = asyncio.create_task(self._say_all())
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if self._task is not None:
+            self._task.cancel()
+            await asyncio.gather(self._task, return_exceptions=True)
+        await self._line.__aexit__(kind, error, trace)
+
+    # ------------------------------------------------------------ the writer's side
+    async def feed(self, text: str) -> None:
+        """Take the next piece of text; waits while too much of the text before is still unspoken.
+
+        Raises ``TooLarge`` once the reply is longer than ``max_chars``.
+        """
+        self._fed_chars += len(text)
+        if self._fed_chars > self._limits.max_chars:
+            raise TooLarge(f"The reply is longer than {self._limits.max_chars} characters.")
+        self._last_feed_ms = self._clock.now_ms()
+        self._enqueue(self._stream.feed(text))
+        self._arrived.set()
+        while self._queued_chars > self._limits.unspoken_chars:
+            self._room.clear()
+            await self._room.wait()
+
+    def finish(self) -> None:
+        """The text is complete: what is left of it becomes segments. Idempotent."""
+        if not self._finished:
+            self._finished = True
+            self._enqueue(self._stream.flush())
+            self._arrived.set()
+
+    def _enqueue(self, segments: list[Segment]) -> None:
+        now_ms = self._clock.now_ms()
+        for segment in segments:
+            if segment.spoken:
+                self._queue.append((segment, now_ms))
+                self._queued_chars += len(segment.text)
+
+    # ------------------------------------------------------------ segments -> utterances
+    async def _say_all(self) -> None:
+        while True:
+            waited = not self._queue
+            if waited and not await self._next_arrived():
+                self._line.end()
+                return
+            segment, ready_ms = self._queue.popleft()
+            self._queued_chars -= len(segment.text)
+            self._room.set()
+            if waited and self._observer is not None and self._line.waiting <= self._limits.line.ahead:
+                self._observer.segment_waited(self._clock.now_ms() - ready_ms)
+            await self._line.say(segment, partial(self._utterance, segment))
+
+    async def _next_arrived(self) -> bool:
+        """Wait for a segment; a model that pauses in mid-text has its pending words spoken. False at the end."""
+        while not self._queue:
+            if self._finished:
+                return False
+            self._arrived.clear()
+            try:
+                async with asyncio.timeout(self._idle_left_s()):
+                    await self._arrived.wait()
+            except TimeoutError:
+                silent_ms = self._clock.now_ms() - self._last_feed_ms
+                self._enqueue(self._stream.idle(silent_ms))
+                if not self._queue:
+                    self._arrived.clear()
+                    await self._arrived.wait()
+        return True
+
+    def _idle_left_s(self) -> float | None:
+        if not self._stream.pending_chars:
+            return None
+        silent_ms = self._clock.now_ms() - self._last_feed_ms
+        return max(0.0, self._limits.idle_flush_ms - silent_ms) / 1000
+
+    def _utterance(self, segment: Segment) -> Utterance:
+        voicing = self._voicing
+        return Utterance(
+            text=segment.spoken,
+            voice=voicing.voice,
+            seed=segment_seed(voicing.dialog_seed, voicing.reply_index, segment.index),
+            language=voicing.language or self._line.first_language,
+            instructions=voicing.instructions,
+        )
+
+    # ------------------------------------------------------------ the reader's side
+    async def events(self) -> AsyncGenerator[ReplyEvent, None]:
+        """What is heard, in order. A segment that fails ends with its fault; the reader decides what follows.
+
+        The language of the first segment is kept for the rest of the reply: one reply, one voice.
+        """
+        played = 0
+        pause_ms = 0
+        async for event in self._line.events():
+            segment = event.ticket
+            if isinstance(event, Opened):
+                if played and pause_ms:
+                    pause = np.zeros(pause_ms * SAMPLE_RATE_HZ // 1000, dtype=np.float32)
+                    played += len(pause)
+                    yield ReplyAudio(pause)
+                yield SegmentStarted(segment, event.utterance.seed, event.utterance.voice, event.language, played)
+            elif isinstance(event, Audio):
+                played += len(event.chunk.pcm)
+                yield ReplyAudio(event.chunk.pcm)
+            else:
+                pause_ms = segment.pause_after_ms
+                yield SegmentEnded(segment, event.samples, event.fault)
+
+
+def fatal(ended: SegmentEnded, heard_anything: bool) -> Fault | None:
+    """The fault that must end the reply, if this segment's is one.
+
+    A passage in a language without a voice is left out once something has been heard: the rest is worth more.
+    """
+    if ended.fault is None or (heard_anything and isinstance(ended.fault, UnsupportedLanguage)):
+        return None
+    return ended.fault

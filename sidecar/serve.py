@@ -1,0 +1,37 @@
+"""``sidecar serve``: the server until a signal stops it."""
+
+from __future__ import annotations
+
+import logging
+import sys
+
+from sidecar.config import Config
+from sidecar.http.app import create_app
+from sidecar.server import SidecarServer, bind, url_of
+from sidecar.telemetry import configure_logging
+from sidecar.wiring import build
+
+log = logging.getLogger("sidecar")
+
+
+async def serve_until_stopped(config: Config) -> None:
+    """Print ``listening on http://...`` once connections are accepted; return after a clean stop.
+
+    Raises ``ConfigError`` when the address cannot be had or a part of the configuration makes no sense.
+    """
+    configure_logging(config.server.log_level, config.server.log_texts)
+    service = build(config)
+    listener = bind(config.server)
+    log.info("configuration", extra={"digest": config.digest(), "settings": config.describe()})
+
+    def listening() -> None:
+        print(f"listening on {url_of(listener)}", flush=True)
+
+    server = SidecarServer(create_app(service), config.server, listening)
+    try:
+        await server.serve([listener])
+    finally:
+        listener.close()
+    if not server.started:
+        print("sidecar: the server could not start; see the log above", file=sys.stderr)
+        raise SystemExit(1)

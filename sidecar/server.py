@@ -1,0 +1,149 @@
+"""Runs the application on a socket: uvicorn, with what it leaves out."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import socket
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, nullcontext
+from typing import Any
+
+import uvicorn
+from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
+from uvicorn.protocols.websockets.websockets_sansio_impl import WebSocketsSansIOProtocol
+
+from sidecar.config import ServerConfig
+from sidecar.faults import ConfigError
+from sidecar.http.wire import TRANSPORT
+
+WS_FRAME_MAX_BYTES = 16 * 1024 * 1024 + 4096
+"""Larger frames close the socket with 1009 before they are read; smaller limits answer with an error event."""
+
+BACKLOG = 1024
+
+
+class _Http(HttpToolsProtocol):
+    """Leaves the transport in the scope's state, so that a broken answer can be cut off."""
+
+    def connection_made(self, transport: Any) -> None:
+        """Called for each connection."""
+        super().connection_made(transport)
+        self.app_state = {**self.app_state, TRANSPORT: transport}
+
+
+class _WebSocket(WebSocketsSansIOProtocol):
+    """The same for WebSockets."""
+
+    def connection_made(self, transport: Any) -> None:
+        """Called for each connection."""
+        super().connection_made(transport)
+        self.app_state = {**self.app_state, TRANSPORT: transport}
+
+
+class _BrokenBodies(logging.Filter):
+    """uvicorn's complaint about an unfinished body: breaking it is how a failure is told to the client."""
+
+    def filter(self, record: logging.LogRecord) -> bool:
+        """False for that one message."""
+        return record.getMessage() != "ASGI callable returned without completing response."
+
+
+def bind(config: ServerConfig) -> socket.socket:
+    """A listening socket; port 0 picks a free one. Raises ``ConfigError`` if the address cannot be had."""
+    family = socket.AF_INET6 if ":" in config.host else socket.AF_INET
+    listener = socket.socket(family, socket.SOCK_STREAM)
+    listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    try:
+        listener.bind((config.host, config.port))
+    except OSError as error:
+        listener.close()
+        reason = error.strerror or "unknown error"
+        raise ConfigError(
+            [f"cannot listen on {config.host}:{config.port}: {reason} (choose another --port; 0 picks a free one)"]
+        ) from None
+    listener.setblocking(False)
+    return listener
+
+
+def url_of(listener: socket.socket) -> str:
+    """``http://host:port`` of a listening socket, as a client on this machine would write it."""
+    host, port = listener.getsockname()[:2]
+    if host in ("0.0.0.0", "::"):  # noqa: S104 - compared with, not bound to
+        host = "127.0.0.1"
+    return f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}"
+
+
+class SidecarServer(uvicorn.Server):
+    """A uvicorn server that says when it accepts connections. ``signals``: SIGINT and SIGTERM end it."""
+
+    def __init__(
+        self,
+        app: Any,
+        config: ServerConfig,
+        on_listening: Callable[[], None] | None = None,
+        *,
+        signals: bool = True,
+    ) -> None:
+        super().__init__(
+            uvicorn.Config(
+                app,
+                http=_Http,
+                ws=_WebSocket,
+                ws_max_size=WS_FRAME_MAX_BYTES,
+                ws_per_message_deflate=False,
+                ws_ping_interval=20.0,
+                ws_ping_timeout=20.0,
+                lifespan="on",
+                log_config=None,
+                access_log=False,
+                server_header=False,
+                date_header=False,
+                backlog=BACKLOG,
+                timeout_keep_alive=30,
+                timeout_graceful_shutdown=int(config.shutdown_grace_s),
+            )
+        )
+        self._on_listening = on_listening
+        self._signals = signals
+        logging.getLogger("uvicorn.error").addFilter(_BrokenBodies())
+
+    @contextmanager
+    def capture_signals(self) -> Iterator[None]:
+        """As uvicorn's, unless whoever runs the loop handles signals."""
+        with super().capture_signals() if self._signals else nullcontext():
+            yield
+
+    async def startup(self, sockets: list[socket.socket] | None = None) -> None:
+        """As uvicorn's, then tells that connections are accepted."""
+        await super().startup(sockets)
+        if self.started and self._on_listening is not None:
+            self._on_listening()
+
+
+class BackgroundServer:
+    """The server in a task of the running loop, for the demo and for tests."""
+
+    def __init__(self, app: Any, config: ServerConfig) -> None:
+        self.listener = bind(config)
+        self.url = url_of(self.listener)
+        self._listening = asyncio.Event()
+        self._server = SidecarServer(app, config, self._listening.set, signals=False)
+        self._task: asyncio.Task[None] | None = None
+
+    async def __aenter__(self) -> BackgroundServer:
+        self._task = asyncio.create_task(self._server.serve([self.listener]))
+        waiting = asyncio.create_task(self._listening.wait())
+        await asyncio.wait({self._task, waiting}, return_when=asyncio.FIRST_COMPLETED)
+        waiting.cancel()
+        if not self._listening.is_set():
+            await self._task
+            raise RuntimeError("the server did not start")
+        return self
+
+    async def __aexit__(self, *exc: object) -> None:
+        self._server.should_exit = True
+        self._server.force_exit = True
+        if self._task is not None:
+            await self._task
+        self.listener.close()

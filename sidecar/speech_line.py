@@ -1,0 +1,284 @@
+"""Speaks utterances one after another; the next is prepared while one still sounds.
+
+Used for the segments of a chat reply and for the units of a speech socket alike. The line owns its tasks: leave its
+context and every row it held is free within one chunk.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections import deque
+from collections.abc import AsyncGenerator, Callable
+from contextlib import aclosing
+from dataclasses import dataclass
+from types import TracebackType
+from typing import Generic, Protocol, Self, TypeVar
+
+import numpy as np
+
+from sidecar.faults import EngineFault, EngineLost, Fault
+from sidecar.ports import AudioChunk, Engine, Speaking, Utterance
+
+log = logging.getLogger(__name__)
+
+Ticket = TypeVar("Ticket")
+
+
+@dataclass(frozen=True, slots=True)
+class LineLimits:
+    """How far the line may run ahead of its reader.
+
+    ``ahead`` utterances are prepared beside the one that sounds; each holds at most ``held_samples`` unread samples
+    (or one chunk, if that is longer). An engine that delivers nothing for ``chunk_timeout_s`` is given up.
+    """
+
+    ahead: int = 2
+    held_samples: int = 36_000
+    chunk_timeout_s: float = 15.0
+
+
+@dataclass(frozen=True, slots=True)
+class Opened(Generic[Ticket]):
+    """The engine accepted this utterance; its audio follows."""
+
+    ticket: Ticket
+    utterance: Utterance
+    language: str
+    text_tokens: int
+
+
+@dataclass(frozen=True, slots=True)
+class Audio(Generic[Ticket]):
+    """The next samples of the utterance."""
+
+    ticket: Ticket
+    chunk: AudioChunk
+
+
+@dataclass(frozen=True, slots=True)
+class Done(Generic[Ticket]):
+    """The utterance is over: spoken whole, cancelled, or ended by ``fault``."""
+
+    ticket: Ticket
+    samples: int
+    fault: Fault | None = None
+    cancelled: bool = False
+
+
+LineEvent = Opened[Ticket] | Audio[Ticket] | Done[Ticket]
+
+
+class LineObserver(Protocol):
+    """Told when an utterance goes to the engine (metrics)."""
+
+    def utterance_opened(self) -> None:
+        """``Engine.open`` is about to be called."""
+
+
+async def checked_chunks(speaking: Speaking, timeout_s: float) -> AsyncGenerator[AudioChunk, None]:
+    """The chunks of one utterance, refused if they are not finite or do not come in time.
+
+    Raises ``EngineFault`` (invalid audio, no audio) and ``EngineLost`` (nothing for ``timeout_s``).
+    """
+    source = speaking.chunks()
+    samples = 0
+    try:
+        while True:
+            try:
+                async with asyncio.timeout(timeout_s):
+                    chunk = await anext(source)
+            except StopAsyncIteration:
+                break
+            except TimeoutError:
+                raise EngineLost("The speech engine stopped answering.") from None
+            if not np.isfinite(chunk.pcm).all():
+                raise EngineFault("The speech engine produced invalid audio.")
+            samples += len(chunk.pcm)
+            if len(chunk.pcm):
+                yield chunk
+        if samples == 0:
+            raise EngineFault("The speech engine produced no audio.")
+    finally:
+        speaking.cancel()
+        if isinstance(source, AsyncGenerator):
+            await source.aclose()
+
+
+class _Track(Generic[Ticket]):
+    """One utterance on the line: its chunks wait here until those before it have been read."""
+
+    def __init__(self, ticket: Ticket, limits: LineLimits) -> None:
+        self.ticket = ticket
+        self.limits = limits
+        self.opened: Opened[Ticket] | None = None
+        self.speaking: Speaking | None = None
+        self.chunks: deque[AudioChunk] = deque()
+        self.held_samples = 0
+        self.samples_read = 0
+        self.finished = False
+        self._cancelled = False
+        self.fault: Fault | None = None
+        self.changed = asyncio.Event()
+        self.settled = asyncio.Event()
+        self.room = asyncio.Event()
+
+    def cancelled(self) -> bool:
+        return self._cancelled
+
+    async def put(self, chunk: AudioChunk) -> None:
+        while self.held_samples and self.held_samples + len(chunk.pcm) > self.limits.held_samples:
+            self.room.clear()
+            await self.room.wait()
+        self.chunks.append(chunk)
+        self.held_samples += len(chunk.pcm)
+        self.changed.set()
+
+    def take(self) -> AudioChunk:
+        chunk = self.chunks.popleft()
+        self.held_samples -= len(chunk.pcm)
+        self.samples_read += len(chunk.pcm)
+        self.room.set()
+        return chunk
+
+    def end(self, fault: Fault | None = None) -> None:
+        self.finished = True
+        self.fault = self.fault or fault
+        self.settled.set()
+        self.changed.set()
+
+    def cancel(self) -> None:
+        self._cancelled = True
+        self.chunks.clear()
+        self.held_samples = 0
+        if self.speaking is not None:
+            self.speaking.cancel()
+        self.room.set()
+        self.settled.set()
+        self.changed.set()
+
+
+class SpeechLine(Generic[Ticket]):
+    """An ordered line of utterances over one engine. Use as an async context manager, from one event loop.
+
+    One task calls ``say`` and ``end``, another reads ``events``; ``cancel_all`` may come from anywhere.
+    """
+
+    def __init__(self, engine: Engine, limits: LineLimits, observer: LineObserver | None = None) -> None:
+        self._engine = engine
+        self._limits = limits
+        self._observer = observer
+        self._tracks: deque[_Track[Ticket]] = deque()
+        self._arrived = asyncio.Event()
+        self._places = asyncio.Semaphore(limits.ahead + 1)
+        self._ended = False
+        self.first_language: str | None = None
+        self._tasks: set[asyncio.Task[None]] = set()
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        for task in self._tasks:
+            task.cancel()
+        for track in self._tracks:
+            track.cancel()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
+
+    @property
+    def waiting(self) -> int:
+        """Utterances on the line, the sounding one included."""
+        return len(self._tracks)
+
+    async def say(self, ticket: Ticket, make: Callable[[], Utterance]) -> None:
+        """Put an utterance at the end of the line; waits while ``ahead`` others are being prepared.
+
+        ``make`` is called when the one before has been opened. Opening happens in the line's own task: a fault of
+        ``make`` or of the engine comes out as this ticket's ``Done``.
+        """
+        await self._places.acquire()
+        track = _Track(ticket, self._limits)
+        self._tracks.append(track)
+        self._arrived.set()
+        before = self._tracks[-2] if len(self._tracks) > 1 else None
+        task = asyncio.create_task(self._speak(track, before, make))
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+
+    def end(self) -> None:
+        """Nothing more will be said: ``events`` ends after the last utterance."""
+        self._ended = True
+        self._arrived.set()
+
+    def cancel_all(self) -> None:
+        """Cancel what sounds and what waits; each ticket still gets its ``Done``. The line stays usable."""
+        for track in self._tracks:
+            track.cancel()
+
+    async def _speak(
+        self,
+        track: _Track[Ticket],
+        before: _Track[Ticket] | None,
+        make: Callable[[], Utterance],
+    ) -> None:
+        try:
+            # Rows are opened in order, so that an early segment never waits behind a later one for a row.
+            if before is not None:
+                await before.settled.wait()
+            if track.cancelled():
+                return
+            asked = make()
+            if self._observer is not None:
+                self._observer.utterance_opened()
+            speaking = await self._engine.open(asked)
+            track.speaking = speaking
+            if track.cancelled():
+                speaking.cancel()
+                return
+            self.first_language = self.first_language or speaking.language
+            track.opened = Opened(track.ticket, asked, speaking.language, speaking.text_tokens)
+            track.settled.set()
+            track.changed.set()
+            async with aclosing(checked_chunks(speaking, self._limits.chunk_timeout_s)) as chunks:
+                async for chunk in chunks:
+                    if track.cancelled():
+                        return
+                    await track.put(chunk)
+        except Fault as fault:
+            track.end(fault)
+        except Exception as error:
+            log.error("engine raised", exc_info=error)
+            track.end(EngineFault("The speech engine failed."))
+        finally:
+            track.end()
+
+    async def events(self) -> AsyncGenerator[LineEvent[Ticket], None]:
+        """Opened, Audio..., Done of each ticket in the order in which they were said; Done always comes."""
+        while True:
+            while not self._tracks:
+                if self._ended:
+                    return
+                self._arrived.clear()
+                await self._arrived.wait()
+            async for event in self._track_events(self._tracks[0]):
+                yield event
+
+    async def _track_events(self, track: _Track[Ticket]) -> AsyncGenerator[LineEvent[Ticket], None]:
+        announced = False
+        while True:
+            if track.opened is not None and not announced and not track.cancelled():
+                announced = True
+                yield track.opened
+            elif track.cancelled() or (track.finished and not track.chunks):
+                break
+            elif track.chunks:
+                yield Audio(track.ticket, track.take())
+            else:
+                track.changed.clear()
+                await track.changed.wait()
+        self._tracks.popleft()
+        self._places.release()
+        fault = None if track.cancelled() else track.fault
+        yield Done(track.ticket, track.samples_read, fault=fault, cancelled=track.cancelled())

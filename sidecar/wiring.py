@@ -1,0 +1,124 @@
+"""Puts the parts together: the only place that names concrete adapters."""
+
+from __future__ import annotations
+
+import os
+import sys
+from pathlib import Path
+
+from adapters.audio.encode import PyAvCodec
+from adapters.engines.builtin import BuiltinEngine, BuiltinSettings
+from adapters.engines.tone import ToneEngine, ToneSettings
+from adapters.llm.openai_chat import OpenAiChat, OpenAiChatSettings
+from adapters.llm.scripted import ScriptedLanguageModel, ScriptedSettings
+from adapters.stores.local import LocalStore
+from sidecar.clock import SystemClock
+from sidecar.config import Config
+from sidecar.faults import ConfigError, UnknownVoice
+from sidecar.gate import Gate
+from sidecar.http.service import Service
+from sidecar.memory import DialogMemory
+from sidecar.ports import AudioCodec, Clock, Engine, LanguageModel, Store
+from sidecar.telemetry import Metrics
+
+
+def build(config: Config) -> Service:
+    """The service for a configuration. Raises ``ConfigError`` for what only the parts can tell."""
+    clock = SystemClock()
+    engine = make_engine(config, clock)
+    store = make_store(config)
+    service = Service(
+        config=config,
+        engine=engine,
+        llm=make_llm(config, clock),
+        store=store,
+        codec=make_codec(),
+        clock=clock,
+        metrics=Metrics(),
+        gate=Gate([key.reveal() for key in config.auth.api_keys]),
+        memory=DialogMemory(store, clock, int(config.chat.dialog_ttl_s)),
+    )
+    _check_voices(service)
+    return service
+
+
+def make_codec() -> AudioCodec:
+    """The audio formats."""
+    return PyAvCodec()
+
+
+def make_engine(config: Config, clock: Clock) -> Engine:
+    """The speech engine that the configuration names."""
+    engine = config.engine
+    if engine.checkpoint is not None:
+        raise ConfigError(
+            ["engine.checkpoint: this version has no engine for checkpoints; leave it out (engines: builtin, tone)"]
+        )
+    if engine.kind == "tone":
+        return ToneEngine(
+            ToneSettings(
+                realtime_factor=engine.tone_realtime_factor,
+                first_chunk_delay_ms=engine.tone_first_chunk_delay_ms,
+                max_rows=engine.max_rows,
+                row_wait_ms=engine.row_wait_ms,
+            ),
+            clock,
+        )
+    return BuiltinEngine(
+        BuiltinSettings(threads=engine.threads, max_rows=engine.max_rows, row_wait_ms=engine.row_wait_ms)
+    )
+
+
+def make_llm(config: Config, clock: Clock) -> LanguageModel:
+    """The language model that the configuration names."""
+    llm = config.llm
+    if llm.kind == "scripted" or (llm.kind == "auto" and llm.url is None):
+        return ScriptedLanguageModel(
+            ScriptedSettings(tokens_per_s=llm.scripted_tokens_per_s, first_token_ms=llm.scripted_first_token_ms),
+            clock,
+        )
+    if llm.url is None:
+        raise ConfigError(["llm.url: needed for llm.kind 'openai' (such as http://127.0.0.1:8000/v1)"])
+    return OpenAiChat(
+        OpenAiChatSettings(
+            base_url=llm.url,
+            api_key=llm.api_key.reveal() if llm.api_key is not None else None,
+            forward_authorization=llm.forward_client_key,
+            first_token_timeout_s=llm.first_token_timeout_s,
+            idle_timeout_s=llm.idle_timeout_s,
+            connect_timeout_s=llm.connect_timeout_s,
+        )
+    )
+
+
+def make_store(config: Config) -> Store:
+    """The store that the configuration names."""
+    scheme, _, rest = config.store.url.reveal().partition(":")
+    if scheme == "memory":
+        return LocalStore(None)
+    if scheme == "local":
+        return LocalStore(Path(rest).expanduser() if rest else data_folder() / "sidecar.db")
+    raise ConfigError([f"store.url: unknown kind of store '{scheme}' (local:, local:/path/file.db, memory:)"])
+
+
+def data_folder() -> Path:
+    """Where this user's data lie: ``SIDECAR_DATA_DIR``, else the platform's usual place."""
+    if named := os.environ.get("SIDECAR_DATA_DIR"):
+        return Path(named)
+    if sys.platform == "darwin":
+        return Path.home() / "Library" / "Application Support" / "sidecar"
+    return Path(os.environ.get("XDG_DATA_HOME") or Path.home() / ".local" / "share") / "sidecar"
+
+
+def _check_voices(service: Service) -> None:
+    """Every voice that the configuration names must exist."""
+    problems = []
+    voices = service.config.voices
+    named = {"voices.default": voices.default} | {f"voices.aliases.{k}": v for k, v in voices.aliases.items()}
+    for key, name in named.items():
+        try:
+            service.voices.resolve(name)
+        except UnknownVoice as fault:
+            problems.append(f"{key}: {fault.message}")
+    if problems:
+        raise ConfigError(problems)
