@@ -144,7 +144,7 @@ def fail_with_a_fault() -> None:
 def test_exceptions_show_type_and_place_but_not_what_they_say() -> None:
     got = line(**raised(fail_twice))
     assert CANARY not in got
-    assert "ValueError at sidecar/test_telemetry.py:" in got
+    assert "ValueError at sidecar/test_telemetry_log.py:" in got
     assert "fail_twice" in got
     assert "KeyError at" in got
 
