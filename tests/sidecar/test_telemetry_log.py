@@ -41,9 +41,7 @@ def logged() -> Iterator[Callable[[str, bool], io.StringIO]]:
         logger.setLevel(level)
 
 
-def line(
-    show_texts: bool = False, *, name: str = "sidecar.x", msg: Any = "said", args: Any = (), **extra: Any
-) -> str:
+def line(show_texts: bool = False, *, name: str = "sidecar.x", msg: Any = "said", args: Any = (), **extra: Any) -> str:
     record = logging.makeLogRecord(
         {"name": name, "levelname": "INFO", "msg": msg, "args": args, "created": 0.5, **extra}
     )
