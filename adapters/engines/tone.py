@@ -107,8 +107,7 @@ class ToneEngine:
         self._traits = EngineTraits(
             name="tone",
             voices=tuple(
-                EngineVoice(name, _LANGUAGES, f"tones from {base_hz} Hz upwards")
-                for name, base_hz in _BASE_HZ.items()
+                EngineVoice(name, _LANGUAGES, f"tones from {base_hz} Hz upwards") for name, base_hz in _BASE_HZ.items()
             ),
             default_voice="alto",
             languages=_LANGUAGES,

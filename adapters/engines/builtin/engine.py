@@ -88,15 +88,11 @@ class BuiltinEngine:
         self._catalogue.entry(self._settings.voice)
         self._workers = ThreadPoolExecutor(self._settings.threads, thread_name_prefix="builtin-voice")
         try:
-            await asyncio.get_running_loop().run_in_executor(
-                self._workers, self._catalogue.load, self._settings.voice
-            )
+            await asyncio.get_running_loop().run_in_executor(self._workers, self._catalogue.load, self._settings.voice)
         except Fault:
             raise
         except Exception as error:
-            raise EngineFault(
-                "The built-in voices cannot be loaded; reinstall hibari-tts and onnxruntime."
-            ) from error
+            raise EngineFault("The built-in voices cannot be loaded; reinstall hibari-tts and onnxruntime.") from error
         self._state = "running"
 
     async def open(self, utterance: Utterance) -> SentenceSpeaking:

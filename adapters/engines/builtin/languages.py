@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections import Counter
 from dataclasses import dataclass
+from functools import cache
 from typing import Any
 
 from adapters.engines.builtin.text import script
@@ -51,19 +52,11 @@ class Guess:
 
 
 class Languages:
-    """The identifier with its model (loaded once, about 1 s). Reading is thread-safe."""
-
-    def __init__(self) -> None:
-        self._identifier: Any = None
+    """Tells languages apart. Thread-safe."""
 
     def load(self) -> None:
-        """Load the model from the installed package."""
-        if self._identifier is None:
-            from py3langid.langid import MODEL_FILE, LanguageIdentifier
-
-            identifier = LanguageIdentifier.from_model_file(MODEL_FILE, norm_probs=True)
-            identifier.set_languages(sorted(NAMES))
-            self._identifier = identifier
+        """Load the model from the installed package (about 1 s, once per process)."""
+        _identifier()
 
     def guess(self, text: str, spoken: frozenset[str]) -> Guess | None:
         """The language of a text, or None if it has no letters. ``spoken``: those somebody here can say."""
@@ -92,10 +85,18 @@ class Languages:
         return Guess(self._ranked(text, codes)[0][0], True)
 
     def _ranked(self, text: str, codes: tuple[str, ...]) -> list[tuple[str, float]]:
-        self.load()
-        shares = dict(self._identifier.rank(text.encode("utf-8", "replace").decode()))
+        shares = dict(_identifier().rank(text.encode("utf-8", "replace").decode()))
         total = sum(shares[code] for code in codes) or 1.0
         return sorted(((code, shares[code] / total) for code in codes), key=lambda pair: -pair[1])
+
+
+@cache
+def _identifier() -> Any:
+    from py3langid.langid import MODEL_FILE, LanguageIdentifier
+
+    identifier = LanguageIdentifier.from_model_file(MODEL_FILE, norm_probs=True)
+    identifier.set_languages(sorted(NAMES))
+    return identifier
 
 
 def normal_code(language: str | None) -> str | None:

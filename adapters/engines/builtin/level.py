@@ -9,16 +9,16 @@ import numpy as np
 from sidecar.ports import FRAME_SAMPLES, SAMPLE_RATE_HZ, Pcm
 
 _STEP = 120  # 5 ms
-_QUIET_RMS = 10 ** (-52 / 20)
+_QUIET_RMS = 10 ** (-46 / 20)
 _LEAD_SAMPLES = SAMPLE_RATE_HZ * 20 // 1000
-_TAIL_SAMPLES = SAMPLE_RATE_HZ * 60 // 1000
+_TAIL_SAMPLES = SAMPLE_RATE_HZ * 50 // 1000
 _KNEE = 0.8
 
 
 def levelled(parts: Sequence[Pcm], gain_db: float, pause_samples: int) -> Pcm:
     """The parts joined, trimmed and at their final level, in whole frames of 1920 samples.
 
-    Leading silence is cut to 20 ms. After the speech come 60 ms of its own tail and ``pause_samples`` of silence,
+    Leading silence is cut to 20 ms. After the speech come 50 ms of its own tail and ``pause_samples`` of silence,
     then what is missing to a whole frame. Peaks above 0.8 bend softly and never reach 1. Empty if all is silent.
     """
     gain = np.float32(10 ** (gain_db / 20))

@@ -20,13 +20,13 @@ from sidecar.ports import SAMPLE_RATE_HZ, EngineVoice, Pcm
 _PICO_HZ = 16_000
 # Far above what a piece of text takes (about 0.1 s), even on a busy machine.
 _LIMIT_S = 20.0
-# Name, locale, language, gain (to -20 LUFS: pyloudnorm over ten sentences per voice, with no gain), description.
+# Name, locale, language, gain to -20 LUFS (pyloudnorm over three to ten trimmed sentences), description.
 _VOICES = (
-    ("pico-de", "de-DE", "de", -8.3, "German, female (Pico)"),
-    ("pico-en-gb", "en-GB", "en", -8.3, "British English, female (Pico)"),
-    ("pico-es", "es-ES", "es", -8.3, "Spanish, female (Pico)"),
-    ("pico-fr", "fr-FR", "fr", -8.3, "French, female (Pico)"),
-    ("pico-it", "it-IT", "it", -8.3, "Italian, female (Pico)"),
+    ("pico-de", "de-DE", "de", -8.0, "German, female (Pico)"),
+    ("pico-en-gb", "en-GB", "en", -8.6, "British English, female (Pico)"),
+    ("pico-es", "es-ES", "es", -9.5, "Spanish, female (Pico)"),
+    ("pico-fr", "fr-FR", "fr", -7.6, "French, female (Pico)"),
+    ("pico-it", "it-IT", "it", -6.6, "Italian, female (Pico)"),
 )
 PICO_LANGUAGES = frozenset(language for _, _, language, _, _ in _VOICES)
 """What Pico speaks where it can be installed."""

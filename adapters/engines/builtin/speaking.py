@@ -13,6 +13,7 @@ import numpy as np
 
 from adapters.engines.builtin.catalogue import Choice
 from adapters.engines.builtin.level import fade_out
+from adapters.engines.builtin.readings import written_out
 from adapters.engines.builtin.synthesis import Stop, VoiceEntry
 from adapters.engines.builtin.text import pieces
 from adapters.engines.rows import chunk_frames
@@ -47,7 +48,8 @@ class SentenceSpeaking:
     ) -> None:
         self._choice = choice
         self._seed = utterance.seed
-        self._sentences = list(pieces(choice.text, choice.language, choice.entry.synthesiser.piece_characters))
+        text = written_out(choice.text, choice.language)
+        self._sentences = list(pieces(text, choice.language, choice.entry.synthesiser.piece_characters))
         self._lengths = chunk_frames(ramp, utterance.first_chunk_frames)
         self._max_frames = utterance.max_frames
         self._text_tokens = max(1, len(utterance.text) // 4)
