@@ -6,9 +6,9 @@ from collections import deque
 from dataclasses import dataclass, field
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, eq=False)
 class Ticket:
-    """One request for ``places``; ``admitted`` turns true when they are taken."""
+    """One request for ``places``; ``admitted`` turns true when they are taken. Equal only to itself."""
 
     places: int
     admitted: bool = False
