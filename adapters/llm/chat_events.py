@@ -79,7 +79,7 @@ class ChatReader:
         try:
             payload = loads(data)
         except ValueError:
-            payload = None
+            payload = data if name == "error" else None
         error = error_in(payload, secret=self._secret)
         if error is None and name == "error":
             error = error_in({"error": payload}, secret=self._secret) or {"message": "An error without a message."}

@@ -55,17 +55,13 @@ class OpenAiChat:
         settings = self._settings
         clock = asyncio.get_running_loop()
         begun_s = clock.time()
-        response = await self._send(
-            "/chat/completions", self._request(body), headers, settings.first_token_timeout_s
-        )
+        response = await self._send("/chat/completions", self._request(body), headers, settings.first_token_timeout_s)
         if response.status_code >= 300:
             raise self._refused(response)
         kind = response.headers.get("content-type", "").lower()
         if "text/html" in kind or response.headers.get("content-encoding", "identity").lower() != "identity":
             await response.aclose()
-            raise UpstreamFault(
-                "The language model's address answers with something that is not a chat completion."
-            )
+            raise UpstreamFault("The language model's address answers with something that is not a chat completion.")
         choices = body.get("n")
         reader = ChatReader(
             model=str(body.get("model", "")),

@@ -67,7 +67,7 @@ def error_in(payload: object, *, secret: str | None = None) -> dict[str, Any] | 
         return _error_object(error, secret)
     if isinstance(error, str) and error:
         return _error_object({"message": error, "type": payload.get("type"), "code": payload.get("code")}, secret)
-    if "detail" in payload:
+    if "detail" in payload and "choices" not in payload:
         return _from_detail(payload["detail"], secret)
     if payload.get("object") == "error" or (payload.get("type") == "error" and "message" in payload):
         return _error_object(payload, secret)

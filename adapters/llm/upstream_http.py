@@ -158,9 +158,7 @@ class UpstreamHttp:
     ) -> httpx2.Response:
         options: dict[str, Any] = {
             "headers": self._request_headers(headers),
-            "timeout": openai.Timeout(
-                read_timeout_s, connect=self._settings.connect_timeout_s, pool=read_timeout_s
-            ),
+            "timeout": openai.Timeout(read_timeout_s, connect=self._settings.connect_timeout_s, pool=read_timeout_s),
         }
         # With stream=True the SDK leaves the body unread, and casts to the response class of its HTTP library
         # by handing over the response itself.
@@ -187,9 +185,7 @@ class UpstreamHttp:
             for name, value in headers.items()
             if len(value) <= _MAX_HEADER_CHARS and _HEADER_VALUE.fullmatch(value)
         }
-        out: dict[str, str | openai.Omit] = {
-            name: given.get(name.lower(), openai.omit) for name in _REQUEST_HEADERS
-        }
+        out: dict[str, str | openai.Omit] = {name: given.get(name.lower(), openai.omit) for name in _REQUEST_HEADERS}
         out["Accept-Encoding"] = "identity"
         out["Authorization"] = openai.omit
         if self._settings.api_key:
