@@ -53,7 +53,7 @@ def configured(file: str | None, flags: Mapping[str, object | None], environ: Ma
 def engine_options(command: Callable[..., Any]) -> Callable[..., Any]:
     """The flags that every speaking command shares."""
     for option in (
-        click.option("--config", "file", metavar="FILE", help="TOML file with settings."),
+        click.option("--config", "file", envvar=CONFIG_VARIABLE, metavar="FILE", help="TOML file with settings."),
         click.option("--checkpoint", metavar="PATH", help="Qwen3-TTS checkpoint (folder or hub id)."),
         click.option("--engine", type=click.Choice(ENGINES), help="Which engine speaks."),
     ):
@@ -178,7 +178,7 @@ def say(
 
 
 @commands.command()
-@click.option("--config", "file", metavar="FILE", help="TOML file with settings.")
+@click.option("--config", "file", envvar=CONFIG_VARIABLE, metavar="FILE", help="TOML file with settings.")
 def doctor(file: str | None) -> None:
     """What is installed, which engines can run, and why the others cannot."""
     from sidecar.doctor import run_doctor

@@ -54,8 +54,6 @@ def _api_keys(keys: tuple[Secret, ...]) -> Iterator[str]:
         except ValueError as wrong:
             yield f"entry {number}: {wrong}"
             continue
-        if len(grant.key) < MIN_KEY_CHARS:
-            yield f"entry {number}: a key has at least {MIN_KEY_CHARS} characters; `openssl rand -hex 16` makes one"
         if grant.key in seen:
             yield f"entry {number}: this key is given twice"
         seen.add(grant.key)
@@ -108,6 +106,11 @@ def _split(url: str) -> Any:
     return parts if valid else None
 
 
+def has_short_key(keys: tuple[Secret, ...]) -> bool:
+    """True if one of these keys could be guessed."""
+    return any(len(parse_entry(key.reveal()).key) < MIN_KEY_CHARS for key in keys)
+
+
 LEAF_RULES: Mapping[str, Callable[[Any], Iterator[str]]] = {
     "server.host": _host,
     "server.cors_origins": _origins,
@@ -135,6 +138,11 @@ TREE_RULES = (
         ("server.host", "server.insecure", "auth.api_keys"),
         lambda c: not (is_loopback(c.server.host) or c.server.insecure or c.auth.api_keys),
         "a host other than loopback needs auth.api_keys (or server.insecure, to let everybody in)",
+    ),
+    TreeRule(
+        ("auth.api_keys", "server.host", "server.insecure"),
+        lambda c: not (is_loopback(c.server.host) or c.server.insecure) and has_short_key(c.auth.api_keys),
+        f"beyond loopback a key has at least {MIN_KEY_CHARS} characters; `openssl rand -hex 16` makes one",
     ),
     TreeRule(
         ("llm.url", "llm.kind"),

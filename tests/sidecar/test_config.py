@@ -198,7 +198,7 @@ def test_one_mistake_one_problem(toml: str, message: str, tmp_path: Path) -> Non
 
 @pytest.mark.parametrize(
     "keys",
-    ["short", f"{KEY},{KEY}", f"a:{KEY},b:{KEY}", f"Bad Tenant:{KEY}", f"a+nope:{KEY}", "[1]", "[", "é" * 30],
+    [f"{KEY},{KEY}", f"a:{KEY},b:{KEY}", f"Bad Tenant:{KEY}", f"a+nope:{KEY}", "[1]", "[", "é" * 30],
 )
 def test_bad_keys_are_refused_without_being_shown(keys: str, tmp_path: Path) -> None:
     for found in problems(env={"SIDECAR_AUTH__API_KEYS": keys}, at=tmp_path):
@@ -224,8 +224,15 @@ def test_an_unknown_name_cannot_break_the_line(tmp_path: Path) -> None:
 
 
 def test_a_broken_setting_raises_no_second_alarm(tmp_path: Path) -> None:
-    found = problems(env={"SIDECAR_AUTH__API_KEYS": "short"}, flags={"server.host": "0.0.0.0"}, at=tmp_path)
+    found = problems(env={"SIDECAR_AUTH__API_KEYS": "["}, flags={"server.host": "0.0.0.0"}, at=tmp_path)
     assert len(found) == 1
+
+
+def test_short_keys_are_for_loopback_only(tmp_path: Path) -> None:
+    assert load(None, {}, {"auth.api_keys": ("sk-short",)}).auth.api_keys[0].reveal() == "sk-short"
+    (found,) = problems(env={"SIDECAR_AUTH__API_KEYS": "sk-short"}, flags={"server.host": "0.0.0.0"}, at=tmp_path)
+    assert "at least 20 characters" in found
+    assert "sk-short" not in found
 
 
 @pytest.mark.parametrize("host", ["127.0.0.1", "127.9.9.9", "::1", "localhost"])
