@@ -59,6 +59,11 @@ def test_first_payload_needs_little_audio(format: str, audio_ms: int) -> None:
     assert len(data) > 50 if header else data
 
 
+def test_flac_has_no_padding_before_its_sound() -> None:
+    encoder = PyAvCodec().start("flac", streaming=True)
+    assert len(encoder.feed(np.zeros(1, dtype=np.float32))) < 200
+
+
 def test_opus_pages_hold_20_ms() -> None:
     encoder = PyAvCodec().start("opus", streaming=True)
     pieces = [encoder.feed(noise(480)) for _ in range(50)]
