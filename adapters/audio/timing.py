@@ -44,9 +44,7 @@ class Blocks:
         samples = np.concatenate([self._rest, pcm])
         whole = len(samples) - len(samples) % BLOCK_SAMPLES
         self._rest = samples[whole:].copy()
-        return _joined(
-            [self._stage.push(samples[at : at + BLOCK_SAMPLES]) for at in range(0, whole, BLOCK_SAMPLES)]
-        )
+        return _joined([self._stage.push(samples[at : at + BLOCK_SAMPLES]) for at in range(0, whole, BLOCK_SAMPLES)])
 
     def drain(self) -> Pcm:
         """Return all that is still inside the stage."""

@@ -68,9 +68,7 @@ class Records:
     them.
     """
 
-    def __init__(
-        self, path: Path | None, *, now_s: Callable[[], float], max_bytes: int, busy_timeout_s: float
-    ) -> None:
+    def __init__(self, path: Path | None, *, now_s: Callable[[], float], max_bytes: int, busy_timeout_s: float) -> None:
         self._path = path
         self._now_s = now_s
         self._max_bytes = max_bytes

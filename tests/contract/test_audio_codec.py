@@ -194,8 +194,7 @@ def test_any_cut_gives_the_same_bytes(
     pcm = np.random.default_rng(samples).uniform(-1, 1, samples).astype(np.float32)
     for make in CODECS.values():
         whole, cut = (
-            encode(make(), format, pcm, cuts=at, rate_hz=rate_hz, speed=speed, streaming=streaming)
-            for at in ((), cuts)
+            encode(make(), format, pcm, cuts=at, rate_hz=rate_hz, speed=speed, streaming=streaming) for at in ((), cuts)
         )
         assert whole == cut
 

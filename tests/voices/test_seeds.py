@@ -40,10 +40,7 @@ def test_other_positions_give_other_seeds(one: tuple[int, int, int], two: tuple[
 
 def test_no_collision_in_100_000() -> None:
     seeds = {
-        segment_seed(dialog, reply, segment)
-        for dialog in range(10)
-        for reply in range(100)
-        for segment in range(100)
+        segment_seed(dialog, reply, segment) for dialog in range(10) for reply in range(100) for segment in range(100)
     }
     assert len(seeds) == 100_000
 
