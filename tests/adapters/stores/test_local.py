@@ -229,13 +229,21 @@ async def test_nothing_is_left_behind(file: Path) -> None:
 
 
 async def test_change_by_a_cancelled_caller_is_announced(file: Path) -> None:
-    store = LocalStore(file)
+    begun = threading.Event()
+
+    def now_s() -> float:
+        begun.set()
+        return 1_700_000_000.0
+
+    store = LocalStore(file, now_s=now_s)
     await store.start()
     changes = store.changes()
     blocker = sqlite3.connect(file, isolation_level=None)
     blocker.execute("BEGIN IMMEDIATE")
+    begun.clear()
     writing = asyncio.ensure_future(store.put("t", "k", "a", b"x"))
-    await asyncio.sleep(0.05)
+    # The store's thread has the call now and asks for the time.
+    assert await asyncio.to_thread(begun.wait, 10)
     writing.cancel()
     with pytest.raises(asyncio.CancelledError):
         await writing
