@@ -8,6 +8,7 @@ import re
 from collections.abc import AsyncIterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any, cast
+from urllib.parse import urlsplit
 
 import httpx2
 import openai
@@ -63,15 +64,9 @@ class OpenAiChatSettings:
 
     def __post_init__(self) -> None:
         problems = []
-        try:
-            url = httpx2.URL(self.base_url)
-            if url.scheme not in ("http", "https") or not url.host or url.query or url.fragment:
-                problems.append(
-                    "llm.base_url must be an http or https URL without a query, such as http://host:8000/v1"
-                )
-        except (httpx2.InvalidURL, TypeError):
-            problems.append("llm.base_url is not a URL")
-        if self.api_key is not None and self.api_key and not _HEADER_VALUE.fullmatch(self.api_key):
+        if not _is_base_url(self.base_url):
+            problems.append("llm.base_url must be a plain http or https URL, such as http://localhost:8000/v1")
+        if self.api_key and not _HEADER_VALUE.fullmatch(self.api_key):
             problems.append("llm.api_key has characters that cannot be sent in a header")
         problems += [
             f"llm.{name} must be greater than 0"
@@ -87,6 +82,20 @@ class OpenAiChatSettings:
         ]
         if problems:
             raise ConfigError(problems)
+
+
+def _is_base_url(text: str) -> bool:
+    try:
+        url = urlsplit(text)
+        httpx2.URL(text)
+        return (
+            url.scheme in ("http", "https")
+            and bool(url.hostname)
+            and url.port != 0
+            and not (url.query or url.fragment or url.username or url.password)
+        )
+    except (ValueError, TypeError, httpx2.InvalidURL):
+        return False
 
 
 def answer_headers(headers: Mapping[str, str], *also: str) -> dict[str, str]:
