@@ -1,1 +1,18 @@
 """Text in, speakable segments out."""
+
+from segmenter.policy import SegmentOptions
+from segmenter.reasoning import ReasoningFilter
+from segmenter.segment import Segment, SegmentKind
+from segmenter.speakable import speakable
+from segmenter.stream import SegmentStream
+from segmenter.unit_split import UnitSplitter
+
+__all__ = [
+    "ReasoningFilter",
+    "Segment",
+    "SegmentKind",
+    "SegmentOptions",
+    "SegmentStream",
+    "UnitSplitter",
+    "speakable",
+]

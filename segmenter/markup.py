@@ -1,0 +1,432 @@
+"""Inline mark-up: what starts at a special character, and how far it goes.
+
+Each rule looks at ``text[at:]`` and returns a ``Step`` or None (wait for more text). It never looks further than its
+limit, and a rule that has run into the limit calls the character plain.
+"""
+
+from __future__ import annotations
+
+import enum
+import html
+import re
+from dataclasses import dataclass
+
+from segmenter.reasoning import REASONING_TAGS
+
+TAG_LIMIT_CHARS = 300
+LINK_LIMIT_CHARS = 600
+FORMULA_LIMIT_CHARS = 200
+_CITE_LIMIT_CHARS = 60
+_RUN_LIMIT_CHARS = 64
+
+
+class Act(enum.Enum):
+    """What the cleaner does with a step."""
+
+    SAY = enum.auto()
+    """Speak ``say`` for the characters up to ``end``."""
+    DROP = enum.auto()
+    """Something with content that is not spoken: no blank stays before a following comma or full stop."""
+    MARK = enum.auto()
+    """Mark-up only; closing marks belong to the character before."""
+    LINK = enum.auto()
+    """The text of a link up to ``end`` (at the "]") is spoken, its target is not."""
+    BREAK = enum.auto()
+    """A tag that ends a line."""
+    REGION = enum.auto()
+    """Not spoken until the region closes."""
+    CODE = enum.auto()
+    """A code span opens: ``end - at`` back-ticks close it."""
+
+
+@dataclass(frozen=True, slots=True)
+class Region:
+    """A stretch that is not spoken. ``close`` ends it, at most ``hold`` characters long; ``inline``: the sentence
+    goes on behind it. A match of ``close`` with the group ``open`` nests; one that begins with a new line is left to
+    be read."""
+
+    close: re.Pattern[str]
+    hold: int
+    inline: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """The outcome of a rule: ``end`` is the position behind what was understood."""
+
+    act: Act
+    end: int
+    say: str = ""
+    region: Region | None = None
+    opens: bool = False
+
+
+# ---------------------------------------------------------------- angle brackets
+_NAME = r"[A-Za-z][A-Za-z0-9:_-]*+"
+_VALUE = r"""(?:"[^"<>]*+"|'[^'<>]*+'|[^\s"'<>=`]++)"""
+_TAG = re.compile(rf"<(/?)({_NAME})((?:\s++[A-Za-z_:@][\w:@-]*+(?:\s*+=\s*+{_VALUE})?)*+)\s*+(/?)>")
+_TAG_BEGUN = re.compile(
+    rf"""</?(?:{_NAME}(?:\s++[A-Za-z_:@][\w:@-]*+(?:\s*+=\s*+{_VALUE})?)*+"""
+    rf"""(?:\s*+=?\s*+(?:"[^"<>]*+|'[^'<>]*+|/)?)?)?\Z"""
+)
+_AUTOLINK = re.compile(r"<(?:(https?|ftp|mailto):[^\s<>]{1,280}|([^\s<>@]{1,64}@[^\s<>@]{1,64}))>", re.IGNORECASE)
+_AUTOLINK_BEGUN = re.compile(r"<[A-Za-z0-9][^\s<>]*\Z")
+_CHANNEL_MARK = re.compile(r"<\|[a-z_]{1,24}\|>")
+_CHANNEL_BEGUN = re.compile(r"<(?:\|(?:[a-z_]{0,24}\|?)?)?\Z")
+_BREAKING = frozenset(
+    [
+        "br",
+        "p",
+        "div",
+        "li",
+        "ul",
+        "ol",
+        "dl",
+        "dt",
+        "dd",
+        "h1",
+        "h2",
+        "h3",
+        "h4",
+        "h5",
+        "h6",
+        "tr",
+        "td",
+        "th",
+        "hr",
+        "blockquote",
+        "section",
+        "article",
+        "header",
+        "footer",
+        "figure",
+        "figcaption",
+        "caption",
+        "main",
+        "nav",
+        "aside",
+        "summary",
+        "table",
+        "thead",
+        "tbody",
+    ]
+)
+_INLINE = frozenset(
+    [
+        "a",
+        "abbr",
+        "b",
+        "bdi",
+        "bdo",
+        "big",
+        "cite",
+        "code",
+        "del",
+        "dfn",
+        "em",
+        "font",
+        "i",
+        "img",
+        "ins",
+        "kbd",
+        "label",
+        "mark",
+        "q",
+        "s",
+        "samp",
+        "small",
+        "span",
+        "strike",
+        "strong",
+        "sub",
+        "sup",
+        "time",
+        "tt",
+        "u",
+        "var",
+        "wbr",
+        "center",
+    ]
+)
+_HIDDEN = frozenset(
+    ["details", "script", "style", "svg", "math", "table", "pre", "iframe", "object", "noscript", "template"]
+)
+_BOOLEAN = frozenset(["open", "hidden", "disabled", "checked", "selected", "async", "defer", "controls", "reversed"])
+_ATTRIBUTE = re.compile(rf"([A-Za-z_:@][\w:@-]*+)(\s*+=\s*+{_VALUE})?")
+_COMMENT = Region(re.compile("-->"), 3, inline=True)
+_TURN = Region(re.compile(r"(?=<\|(?:end|return|call|start|channel)\|>)"), 12)
+_HEADER = re.compile(r"<\|channel\|>([^<]{0,80})<\|message\|>")
+_ROLE = re.compile(r"<\|start\|>[^<]{0,40}(?=<\|(?:channel|message)\|>)")
+REASONING_END = Region(re.compile(rf"</(?:{'|'.join(REASONING_TAGS)})>", re.IGNORECASE), 12)
+"""The rest of a reasoning block whose opening tag was in the prompt."""
+
+
+def _element(name: str, *, nests: bool) -> Region:
+    opening = rf"|(?P<open><{name}[\s>])" if nests else ""
+    return Region(re.compile(rf"</{name}\s{{0,4}}>{opening}", re.IGNORECASE), len(name) + 8)
+
+
+_ELEMENTS = {name: _element(name, nests=name in ("details", "table")) for name in _HIDDEN} | {
+    name: _element(name, nests=False) for name in REASONING_TAGS
+}
+
+
+def angle(text: str, at: int, before: str, *, final: bool) -> Step | None:
+    """At "<": a tag, a comment, an automatic link, a channel marker, or just "less than"."""
+    window = text[at : at + TAG_LIMIT_CHARS]
+    limited = len(window) == TAG_LIMIT_CHARS or final
+    plain = Step(Act.SAY, at + 1, "<")
+    if len(window) > 1 and not (window[1].isalnum() or window[1] in "/!|"):
+        return plain
+    if window.startswith("<!--"):
+        return Step(Act.REGION, at + 4, region=_COMMENT)
+    if "<!--".startswith(window):
+        return plain if final else None
+    if window.startswith("<|"):
+        return _channel(text, at, final=final)
+    tag = _TAG.match(window)
+    if tag:
+        return _tag(tag, at, before) or plain
+    link = _AUTOLINK.match(window)
+    if link:
+        return Step(Act.DROP, at + link.end()) if link[1] else Step(Act.SAY, at + link.end(), link[2])
+    if not limited and (_TAG_BEGUN.match(window) or _AUTOLINK_BEGUN.match(window)):
+        return None
+    return plain
+
+
+def _tag(tag: re.Match[str], at: int, before: str) -> Step | None:
+    """A complete tag, or None if it is rather a comparison or a type parameter."""
+    closing, name, attributes, end = bool(tag[1]), tag[2].lower(), tag[3], at + tag.end()
+    if name in _ELEMENTS and not closing and not tag[4]:
+        return Step(Act.REGION, end, region=_ELEMENTS[name])
+    bare = [a[1] for a in _ATTRIBUTE.finditer(attributes) if not a[2] and a[1].lower() not in _BOOLEAN]
+    if bare:
+        return None
+    if name in _BREAKING or name in _HIDDEN:
+        return Step(Act.BREAK, end)
+    if name in _INLINE or name in REASONING_TAGS or closing or attributes or tag[4]:
+        return Step(Act.MARK, end, opens=not closing)
+    if before in ("", "\n"):
+        return Step(Act.MARK, end, opens=True)
+    if before.isalnum():
+        return None
+    return Step(Act.SAY, end, tag[2])
+
+
+def _channel(text: str, at: int, *, final: bool) -> Step | None:
+    window = text[at : at + 140]
+    limited = final or len(window) == 140
+    for pattern, opening in ((_HEADER, "<|channel|>"), (_ROLE, "<|start|>")):
+        if opening.startswith(window[: len(opening)]) and len(window) < len(opening) and not limited:
+            return None
+        if window.startswith(opening):
+            found = pattern.match(window)
+            if found is None and not limited and window.count("<") < 3:
+                return None
+            if found is not None and pattern is _HEADER and not found[1].strip().startswith("final"):
+                return Step(Act.REGION, at + found.end(), region=_TURN)
+            if found is not None:
+                return Step(Act.BREAK, at + found.end())
+    mark = _CHANNEL_MARK.match(window)
+    if mark:
+        return Step(Act.BREAK, at + mark.end())
+    return None if _CHANNEL_BEGUN.match(window) and not limited else Step(Act.SAY, at + 1, "<")
+
+
+# ---------------------------------------------------------------- square brackets
+_FOOTNOTE = re.compile(r"\[\^[^\]\s]{1,30}\]")
+_NUMERIC = re.compile(r"\[\d{1,3}(?:\s?[,;–-]\s?\d{1,3}){0,12}\]")
+_TOOL = re.compile(r"\[(?:oaicite|cite|citation|source|ref)[:_ ]\s?\d{1,4}\]", re.IGNORECASE)
+_BRACKETS = re.compile(r"[\[\]\n]|\\[\[\]\\]")
+_DEPTH_LIMIT = 4
+
+
+def square(text: str, at: int, before: str, *, final: bool) -> Step | None:
+    """At "[": a link's text, a footnote mark, a citation, or brackets to be kept."""
+    plain = Step(Act.SAY, at + 1, "[")
+    limit = min(len(text), at + LINK_LIMIT_CHARS)
+    closing = _closing_bracket(text, at, limit)
+    if closing < 0:
+        undecided = closing == -1 and limit == len(text) and limit - at < LINK_LIMIT_CHARS and not final
+        return None if undecided else plain
+    inner = text[at : closing + 1]
+    if not before.isalnum():
+        for pattern in (_FOOTNOTE, _NUMERIC, _TOOL):
+            if pattern.fullmatch(inner):
+                return Step(Act.DROP, closing + 1)
+    elif _FOOTNOTE.fullmatch(inner):
+        return Step(Act.DROP, closing + 1)
+    if closing + 1 == len(text):
+        return plain if final else None
+    if text[closing + 1] == "(":
+        is_link = not before.isalnum() or bool(re.match(r"\((?:https?:|www\.|/|#)", text[closing + 1 : closing + 8]))
+        if before.isalnum() and not is_link and len(text) < closing + 8 and not final:
+            return None
+        return Step(Act.LINK, closing) if is_link else plain
+    return plain
+
+
+def _closing_bracket(text: str, at: int, limit: int) -> int:
+    """Position of the matching "]", -1 if it may still come, -2 if there is none."""
+    depth = 0
+    for found in _BRACKETS.finditer(text, at, limit):
+        if found[0] == "[":
+            depth += 1
+            if depth > _DEPTH_LIMIT:
+                return -2
+        elif found[0] == "]":
+            depth -= 1
+            if depth == 0:
+                return found.start()
+        elif found[0] == "\n":
+            return -2
+    return -1
+
+
+def lenticular(text: str, at: int, *, final: bool) -> Step | None:
+    """At "【": a citation such as 【4†source】, else a bracket to be kept."""
+    window = text[at : at + _CITE_LIMIT_CHARS]
+    closing = window.find("】")
+    if closing > 0:
+        inner = window[1:closing]
+        cited = "†" in inner or inner.isdigit()
+        return Step(Act.DROP, at + closing + 1) if cited else Step(Act.SAY, at + 1, "【")
+    if final or len(window) == _CITE_LIMIT_CHARS or "\n" in window or not re.fullmatch(r"【(?:\d.*)?", window):
+        return Step(Act.SAY, at + 1, "【")
+    return None
+
+
+# ---------------------------------------------------------------- formulas, escapes, entities
+_MONEY = re.compile(r"\$\d[\d.,]{0,24}")
+_VARIABLE = re.compile(r"\$(?:[A-Z_]{3}|\{|\()")
+_FORMULA = re.compile(r"\$(?!\s)((?:[^$\n\\]|\\.)*?[^\s$\\]|)\$")
+_LOOKS_LIKE_MATH = re.compile(r"[\\^_={}+<>|/*-]|^.{1,3}$|^[^\s]+$|\d")
+_MATH_SURE = re.compile(r"\\[a-zA-Z]|[=^_]")
+_DISPLAY = Region(re.compile(r"\$\$|\n[ \t\r]{0,8}\n"), 12)
+_DISPLAY_INLINE = Region(_DISPLAY.close, 12, inline=True)
+_BRACKETED = {
+    "[": Region(re.compile(r"\\\]|\n[ \t\r]{0,8}\n"), 12),
+    "(": Region(re.compile(r"\\\)|\n"), 2, inline=True),
+}
+_BEGIN = re.compile(r"\\begin\{([a-zA-Z]{1,20}\*?)\}")
+_BEGIN_BEGUN = re.compile(r"\\b(?:e(?:g(?:i(?:n(?:\{[a-zA-Z]{0,20}\*?)?)?)?)?)?\Z")
+_ENTITY = re.compile(r"&(?:[A-Za-z][A-Za-z0-9]{1,8}|#\d{1,6}|#[xX][0-9A-Fa-f]{1,5});")
+_ENTITY_BEGUN = re.compile(r"&(?:[A-Za-z][A-Za-z0-9]{0,8}|#(?:\d{0,6}|[xX][0-9A-Fa-f]{0,5}))?\Z")
+_PUNCTUATION = frozenset("!\"#$%&'()*+,-./:;<=>?@[\\]^_`{|}~")
+
+
+def dollar(text: str, at: int, before: str, *, final: bool) -> Step | None:
+    """At "$": money, a formula or a variable's name."""
+    plain = Step(Act.SAY, at + 1, "$")
+    window = text[at : at + FORMULA_LIMIT_CHARS]
+    limited = final or len(window) == FORMULA_LIMIT_CHARS
+    if len(window) < 3 and not final:
+        if window[1:2].isspace():
+            return plain
+        return None
+    if window.startswith("$$"):
+        if window[2:3] in ("$", "", ".", ","):
+            run = len(window) - len(window.lstrip("$"))
+            return Step(Act.SAY, at + run, "$" * run)
+        return Step(Act.REGION, at + 2, region=_DISPLAY if before in ("", "\n") else _DISPLAY_INLINE)
+    money = _MONEY.match(window)
+    if money:
+        if money.end() == len(window):
+            return plain if limited else None
+        if window[money.end()] not in "\\^_+-=*/{$" and not window[money.end()].isalpha():
+            return plain
+    if window[1:2].isspace() or _VARIABLE.match(window):
+        return plain
+    formula = _FORMULA.match(window)
+    if formula:
+        if formula.end() == len(window) and not limited:
+            return None
+        follows = window[formula.end() : formula.end() + 1]
+        sound = formula[1] and not follows.isalnum() and _LOOKS_LIKE_MATH.search(formula[1])
+        return Step(Act.DROP, at + formula.end()) if sound else plain
+    return plain if limited or "\n" in window else None
+
+
+def backslash(text: str, at: int, *, final: bool) -> Step | None:
+    """At a backslash: a formula's bracket, an environment, an escaped mark, or itself."""
+    plain = Step(Act.SAY, at + 1, "\\")
+    if at + 1 == len(text):
+        return plain if final else None
+    following = text[at + 1]
+    if following in "[(":
+        return _bracketed_formula(text, at, following, final=final)
+    if following == "b":
+        begun = _BEGIN.match(text, at, at + 40)
+        if begun:
+            close = re.compile(rf"\\end\{{{re.escape(begun[1])}\}}|\n[ \t\r]{{0,8}}\n")
+            return Step(Act.REGION, begun.end(), region=Region(close, 40))
+        return None if _BEGIN_BEGUN.match(text, at) and not final else plain
+    return Step(Act.SAY, at + 2, following) if following in _PUNCTUATION else plain
+
+
+def _bracketed_formula(text: str, at: int, opening: str, *, final: bool) -> Step | None:
+    region = _BRACKETED[opening]
+    window = text[at + 2 : at + 2 + FORMULA_LIMIT_CHARS]
+    closing = region.close.search(window)
+    if closing is None and len(window) < FORMULA_LIMIT_CHARS and not final:
+        return None
+    content = window[: closing.start()] if closing else window
+    closed = closing is not None and closing[0][0] == "\\"
+    if _MATH_SURE.search(content) or (closed and len(content.strip()) < 3 and content.strip()):
+        return Step(Act.REGION, at + 2, region=region)
+    return Step(Act.SAY, at + 2, opening)
+
+
+def ampersand(text: str, at: int, *, final: bool) -> Step | None:
+    """At "&": an HTML entity or itself."""
+    entity = _ENTITY.match(text, at)
+    if entity:
+        return Step(Act.SAY, entity.end(), html.unescape(entity[0]))
+    return None if not final and _ENTITY_BEGUN.match(text, at) else Step(Act.SAY, at + 1, "&")
+
+
+# ---------------------------------------------------------------- emphasis and code spans
+def _is_wide(char: str) -> bool:
+    return char >= "\u1100" and char.isalnum()
+
+
+def emphasis(text: str, at: int, before: str, opened: dict[str, int], *, final: bool) -> Step | None:
+    """At "*", "_" or "~": emphasis, or the character itself. ``opened`` counts the marks that are open."""
+    char = text[at]
+    end = at
+    while end < len(text) and text[end] == char and end - at < _RUN_LIMIT_CHARS:
+        end += 1
+    if end == len(text) and end - at < _RUN_LIMIT_CHARS and not final:
+        return None
+    run = end - at
+    after = text[end] if end < len(text) else ""
+    say = Step(Act.SAY, end, text[at:end])
+    starts_word = bool(after) and not after.isspace()
+    ends_word = bool(before) and not before.isspace()
+    if (char == "~" and run < 2) or not (starts_word or ends_word):
+        return say
+    inside = before.isalnum() and after.isalnum()
+    wide = _is_wide(before) or (after != "" and _is_wide(after))
+    product = inside and run == 1 and before.isdigit() and not wide
+    if opened.get(char) and ends_word and not (inside and char == "_") and not product:
+        opened[char] = max(0, opened[char] - run)
+        return Step(Act.MARK, end)
+    if inside and not wide and (char == "_" or run == 1 or before.isdigit()):
+        return say
+    if starts_word and not (ends_word and before.isalnum() and not wide):
+        opened[char] = run
+        return Step(Act.MARK, end, opens=True)
+    return say if run < 4 else Step(Act.MARK, end)
+
+
+def backticks(text: str, at: int, before: str, *, final: bool) -> Step | None:
+    """At a back-tick: a code span, or an apostrophe inside of a word."""
+    end = at
+    while end < len(text) and text[end] == "`" and end - at < _RUN_LIMIT_CHARS:
+        end += 1
+    if end == len(text) and end - at < _RUN_LIMIT_CHARS and not final:
+        return None
+    if end - at == 1 and end < len(text) and before.isalnum() and text[end].isalnum() and before < "\u1100":
+        return Step(Act.SAY, end, "`")
+    return Step(Act.CODE, end)
