@@ -6,8 +6,9 @@ import sys
 from dataclasses import dataclass
 from importlib.util import find_spec
 
-from adapters.engines.builtin import languages
+from adapters.engines.builtin import kokoro, languages
 from adapters.engines.builtin.hibari import HibariSynthesiser
+from adapters.engines.builtin.kokoro import KokoroSynthesiser
 from adapters.engines.builtin.languages import Languages
 from adapters.engines.builtin.pico import PICO_LANGUAGES, PicoSynthesiser
 from adapters.engines.builtin.synthesis import Synthesiser, VoiceEntry
@@ -37,15 +38,19 @@ class Catalogue:
     def __init__(self) -> None:
         self.synthesisers: list[Synthesiser] = []
         self._entries: dict[str, VoiceEntry] = {}
-        self._add(HibariSynthesiser())
+        hibari = HibariSynthesiser()
+        self._add(hibari)
         if sys.platform == "linux" and find_spec("py_nanotts") is not None:
             self._add(PicoSynthesiser())
+        self._kokoro = KokoroSynthesiser(hibari) if kokoro.installed() else None
+        if self._kokoro is not None:
+            self._add(self._kokoro)
         self._languages = Languages()
         self._first: dict[str, VoiceEntry] = {}
         for entry in self._entries.values():
             self._first.setdefault(entry.voice.languages[0], entry)
 
-    def _add(self, synthesiser: HibariSynthesiser | PicoSynthesiser) -> None:
+    def _add(self, synthesiser: HibariSynthesiser | PicoSynthesiser | KokoroSynthesiser) -> None:
         self.synthesisers.append(synthesiser)
         self._entries.update((entry.voice.name, entry) for entry in synthesiser.voices())
 
@@ -71,6 +76,9 @@ class Catalogue:
             return None
         if name in self._entries:
             return self._entries[name]
+        mixture = self._kokoro.mixture(name) if self._kokoro is not None else None
+        if mixture is not None:
+            return mixture
         raise UnknownVoice(f"Unknown voice; there are: {', '.join([AUTO, *self._entries])}.", param="voice")
 
     def choose(self, text: str, voice: str, language: str | None) -> Choice:
