@@ -30,7 +30,7 @@ _RUN = re.compile(f"[{END_MARKS}]{{1,{_RUN_LIMIT_CHARS}}}")
 _LAST_TOKENS = re.compile(r"(?:(\S*)\s)?(\S*)$")
 _NEXT_WORD = re.compile(rf"[\"'“„«»(\[¿¡‘]{{0,3}}([\w'’.-]{{0,{_WORD_LIMIT_CHARS}}})")
 _LETTERS_DOTTED = re.compile(r"(?:[^\W\d_]{1,4}\.)+[^\W\d_]{1,3}")
-_LAST_PART = re.compile(r"^.*[–/-](?=.)")
+_LAST_PART = re.compile(r"^.*[–/'’-](?=.)")
 _ROMAN = re.compile(r"[IVXLC]+")
 _KANA = re.compile(r"[\u3040-\u30ff]")
 _HAN_KANA = re.compile(r"[\u3040-\u30ff\u3400-\u9fff]")
@@ -63,11 +63,14 @@ def sentence_end(text: str, at: int, expects: str, *, final: bool, chatty: bool)
     if end == len(text):
         return end if final else WAIT
     following = text[end]
-    if following == '"' and not depth and end + 1 < len(text) and text[end + 1] == " ":
-        end += 1
-        following = " "
     if depth:
         return NO
+    if following == '"':
+        if end + 1 == len(text):
+            return end + 1 if final else WAIT
+        if text[end + 1] == " ":
+            end += 1
+            following = " "
     closers = text[run.end() : end]
     if any(mark in SCRIPT_MARKS for mark in run[0]):
         return _script_end(text, following, closers, end, final=final)
@@ -100,8 +103,8 @@ def _end_without_blank(text: str, at: int, run: str, closers: str, end: int, *, 
     word = _NEXT_WORD.match(text, end)
     if word is None or (word.end() == len(text) and not final and len(word[1]) < _WORD_LIMIT_CHARS):
         return WAIT
-    before = _LAST_TOKENS.search(text[max(0, at - _LOOK_BACK_CHARS) : at])
-    if before is None or not before[2].isalpha() or not before[2].islower():
+    token = _LAST_TOKENS.search(text[max(0, at - _LOOK_BACK_CHARS) : at])
+    if token is None or not token[2].isalpha() or not token[2].islower():
         return NO
     return end if word[1].strip(".'’") in words.STARTERS else NO
 
@@ -185,7 +188,7 @@ def _is_before_number(text: str, at: int) -> bool:
         dated = before.lower() in words.ORDINAL_LEADS or (before[:-1].isdigit() and before[-1] == ".")
         return len(token) <= 2 and (at == len(token) or dated)
     if len(token) == 1:
-        return token.isalpha() and token != "I"
+        return token.isalpha() and part != "I"
     listed = lower in words.BEFORE_NUMBER or part in words.CAPITAL_BEFORE_NUMBER
     return listed or lower in words.TITLES or lower.endswith("str")
 
@@ -236,8 +239,9 @@ def _may_be_ordinal(text: str, end: int) -> bool:
 
 def _begins_plainly(begun: str) -> bool:
     """Whether a word beginning so is none that goes with a time of the day, nor a title or initial."""
+    begun = begun.partition(".")[0]
     lower = begun.lower()
-    if len(begun) < 2 or begun.isupper() or "." in begun:
+    if len(begun) < 2 or begun.isupper():
         return False
     return not any(name.startswith(lower) or lower.startswith(name) for name in words.AFTER_TIME)
 
@@ -251,7 +255,8 @@ def _before_word(token: str, lower: str, before: str, word: str, end: int, *, do
             return NO
         return end if starts or before.lower() not in words.ORDINAL_LEADS else NO
     if lower in words.DAY_TIMES or (lower == "m" and before.lower() in ("a.", "p.")):
-        return NO if word.lower() in words.CALENDAR or (word.isupper() and len(word) > 1) or dotted else end
+        named = word.lower() in words.AFTER_TIME or (word.isupper() and (dotted or len(word) > 1))
+        return NO if named else end
     if len(token) == 1 and len(before) == 2 and before[1] == "." and before[0].islower():
         return NO
     if len(token) == 1 and token.islower() and not starts:

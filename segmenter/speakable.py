@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import re
 
-from segmenter import markup
+from segmenter import markup, tags
 from segmenter.assemble import Assembler
 from segmenter.blocks import Fence, Line, line_start, may_wrap
-from segmenter.markup import Act, Region, Step
 from segmenter.policy import Break, SegmentOptions
 from segmenter.segment import Segment, SegmentKind
+from segmenter.steps import Act, Region, Step
 from segmenter.symbols import JOINERS, PICTURE_RUN, PICTURE_SELECTOR, PICTURES, PLAIN_OR_PICTURE
+from segmenter.urls import skip_url, url_start
 
 _PIECE_CHARS = 256
 _SPECIAL = r"\s*_~`<\[\]!$\\&【)\ue200\u200d" + PICTURES + JOINERS
@@ -19,10 +20,6 @@ _PLAIN = re.compile(
     "|(?<=[A-Za-z0-9])[hwfHWF]|[hfHF](?=[^tT])|[wW](?=[^wW]))+"
 )
 _BLANKS = re.compile(r"[^\S\n]+")
-_URL_STARTS = ("http://", "https://", "ftp://", "www.")
-_URL = re.compile(r"[^\s<>\"'`«»“”\[\]{}|\\^（）【】「」『』，。、；：！？…\u3040-\u30ff\u3400-\u9fff\uac00-\ud7a3]+")
-_URL_TAIL = re.compile(r"[.,;:!?*_~)]+$")
-_URL_TAIL_LIMIT_CHARS = 8
 _TARGET = re.compile(r"[()\n\\]")
 _TARGET_LIMIT_CHARS = 2_000
 _TOOL_CITATION = Region(re.compile("\ue201|\n"), 1, inline=True)
@@ -57,7 +54,7 @@ class Cleaner:
         self._opened: dict[str, int] = {}
         self._links: list[int] = []
         self._code_ticks = 0
-        self._region: Region | None = markup.REASONING_END if starts_in_think else None
+        self._region: Region | None = tags.REASONING_END if starts_in_think else None
         self._region_depth = 1
         self._silent_kind = SegmentKind.SILENT
         self._fence: Fence | None = None
@@ -138,7 +135,7 @@ class Cleaner:
         text, at = self._text, self._at
         before = self._before()
         if char == "<":
-            return markup.angle(text, at, before, final=final)
+            return tags.angle(text, at, before, final=final)
         if char == "[":
             return markup.square(text, at, before, final=final)
         if char in "*_~":
@@ -156,7 +153,7 @@ class Cleaner:
         if char == "!":
             return self._exclamation(final=final)
         if char in "hwfHWF":
-            return self._url_start(final=final)
+            return self._url_step(final=final)
         if char == "\ue200":
             return Step(Act.REGION, at + 1, region=_TOOL_CITATION)
         if char.isdigit() or _MAYBE_PICTURE.match(char):
@@ -396,40 +393,16 @@ class Cleaner:
             return None
         return Step(Act.MARK, at + 1, opens=True) if link.act is Act.LINK else Step(Act.SAY, at + 1, "!")
 
-    def _url_start(self, *, final: bool) -> Step | None:
-        text, at = self._text, self._at
-        begun = text[at : at + 8].lower()
-        for start in _URL_STARTS:
-            if begun.startswith(start):
-                self._url_depth = 0
-                return Step(Act.DROP, at + len(start))
-        waits = not final and len(begun) < 8 and any(start.startswith(begun) for start in _URL_STARTS)
-        return None if waits else Step(Act.SAY, at + 1, text[at])
+    def _url_step(self, *, final: bool) -> Step | None:
+        step = url_start(self._text, self._at, final=final)
+        if step is not None and step.act is Act.DROP:
+            self._url_depth = 0
+        return step
 
     def _read_url(self, *, final: bool) -> bool:
-        """Skip an address up to white space or a bracket that was opened before it, without its last marks."""
-        text, at = self._text, self._at
-        body = _URL.match(text, at)
-        end = body.end() if body else at
-        open_end = end == len(text) and not final
-        if body:
-            tail = _URL_TAIL.search(body[0][-_URL_TAIL_LIMIT_CHARS:])
-            stop = end - len(tail[0]) if tail else end
-            for position in range(at, stop):
-                if text[position] == "(":
-                    self._url_depth += 1
-                elif text[position] == ")":
-                    if self._url_depth == 0:
-                        stop, open_end, tail = position, False, None
-                        break
-                    self._url_depth -= 1
-            if self._url_depth > 0 and tail and tail[0].startswith(")") and not open_end:
-                stop += 1
-            self._at = stop
-        if not open_end:
-            self._url_depth = -1
+        self._at, self._url_depth, done = skip_url(self._text, self._at, self._url_depth, final=final)
         self._sink.skipped(self._base + self._at)
-        return not open_end
+        return done
 
     def _ends_link(self) -> bool:
         """At "]": whether a link's text ends here; then its target is to be skipped."""

@@ -10,33 +10,10 @@ _CLAUSE = _SENTENCE + ",;，；،؛"
 _CLOSERS = "\"'”’»)]}』」】）"
 _RUN = re.compile(f"[{re.escape(_CLAUSE + _CLOSERS)}]*+")
 _ABBREVIATIONS = frozenset(
-    [
-        "dr",
-        "mr",
-        "mrs",
-        "ms",
-        "prof",
-        "sr",
-        "jr",
-        "st",
-        "mt",
-        "fig",
-        "no",
-        "vs",
-        "etc",
-        "approx",
-        "dept",
-        "inc",
-        "ltd",
-        "co",
-        "al",
-        "e.g",
-        "i.e",
-        "u.s",
-        "u.k",
-        "a.m",
-        "p.m",
-    ]
+    re.split(
+        " ",
+        "dr mr mrs ms prof sr jr st mt fig no vs etc approx dept inc ltd co al e.g i.e u.s u.k a.m p.m",
+    )
 )
 _LOOK_BACK_CHARS = 6
 _GRANULARITIES = ("none", "sentence", "clause")
