@@ -145,17 +145,13 @@ class Upstream:
                 connection, seen, error_body(401, text, "invalid_request_error", "invalid_api_key")
             )
         if path.endswith("/models"):
-            cards = [
-                {"id": f"fake-{name}", "object": "model", "created": 1, "owned_by": "test"} for name in SCRIPTS
-            ]
+            cards = [{"id": f"fake-{name}", "object": "model", "created": 1, "owned_by": "test"} for name in SCRIPTS]
             return await self._whole(connection, seen, Whole.json(200, {"object": "list", "data": cards}))
         if "/models/" in path:
             card = {"id": unquote(path.split("/models/")[1]), "object": "model", "created": 1, "owned_by": "test"}
             return await self._whole(connection, seen, Whole.json(200, card))
         if not path.endswith("/chat/completions"):
-            return await self._whole(
-                connection, seen, error_body(404, "Unknown request URL", "invalid_request_error")
-            )
+            return await self._whole(connection, seen, error_body(404, "Unknown request URL", "invalid_request_error"))
         return await self._chat(connection, seen)
 
     async def _chat(self, connection: _Connection, seen: Seen) -> None:
@@ -251,9 +247,7 @@ class _Connection:
             return None
         first, *lines = head.decode("latin-1").rstrip("\r\n").split("\r\n")
         method, path, _ = first.split(" ", 2)
-        headers = {
-            name.strip().lower(): value.strip() for name, _, value in (line.partition(":") for line in lines)
-        }
+        headers = {name.strip().lower(): value.strip() for name, _, value in (line.partition(":") for line in lines)}
         raw = b""
         if "content-length" in headers:
             raw = await self._reader.readexactly(int(headers["content-length"]))

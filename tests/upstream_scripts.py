@@ -211,9 +211,7 @@ SCRIPTS: dict[str, Script] = {
     "tool": Script(tool(("get_weather", '{"city": "Paris", "unit": "c"}'))),
     "tool_text": Script(then(say("Let me look.", None), tool(("get_weather", '{"city": "Paris"}')))),
     "tools2": Script(tool(("get_weather", '{"city": "Paris"}'), ("get_time", '{"zone": "CET"}'))),
-    "tools_noindex": Script(
-        tool(("get_weather", '{"city": "Rome"}'), ("get_time", '{"zone": "CET"}'), index=False)
-    ),
+    "tools_noindex": Script(tool(("get_weather", '{"city": "Rome"}'), ("get_time", '{"zone": "CET"}'), index=False)),
     "length": Script(say("This stops in the middle of a", "length")),
     "filter": Script(say("I was going to say", "content_filter")),
     "blank_finish": Script(say(PLAIN), blank_finish=True),
@@ -249,9 +247,7 @@ SCRIPTS: dict[str, Script] = {
     "usage_always": Script(say(PLAIN), usage="always"),
     "usage_last": Script(say(PLAIN), usage="last"),
     "never_streams": Script(say(PLAIN), never_streams=True),
-    "never_streams_tool": Script(
-        then(say("Let me look.", None), tool(("f", "{}"), ("g", "{}"))), never_streams=True
-    ),
+    "never_streams_tool": Script(then(say("Let me look.", None), tool(("f", "{}"), ("g", "{}"))), never_streams=True),
     "gzip": Script(then(gzip.compress(b"data: [DONE]\n\n")), role="no", headers={"Content-Encoding": "gzip"}),
     # faults in the stream
     "cut": Script(then(some(), Act.FIN)),
@@ -270,9 +266,7 @@ SCRIPTS: dict[str, Script] = {
     "endless_line": Script(then(some(), _line(1 << 24))),
     "endless_event": Script(then(some(), lambda call: iter([b"data: " + b"y" * 999 + b"\n"] * 20_000))),
     # answers that are no streams
-    "http400": _http(
-        400, "Maximum context length is 4096 tokens.", "invalid_request_error", "context_length_exceeded"
-    ),
+    "http400": _http(400, "Maximum context length is 4096 tokens.", "invalid_request_error", "context_length_exceeded"),
     "http401": _http(401, "Incorrect API key provided: sk-***.", "invalid_request_error", "invalid_api_key"),
     "http403": _http(403, "Country not supported", "request_forbidden", "unsupported_country"),
     "http404": _http(404, "The model `gone` does not exist", "invalid_request_error", "model_not_found"),

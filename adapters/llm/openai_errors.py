@@ -31,7 +31,7 @@ def loads(text: str | bytes) -> Any:
     try:
         if isinstance(text, bytes):
             text = text.decode("utf-8", "replace")
-        value = json.loads(text, parse_constant=lambda _: None, parse_float=_finite)
+        value = _DECODER.decode(text.removeprefix("\ufeff"))
         return _without_surrogates(value) if "\\ud" in text or "\\uD" in text else value
     except RecursionError:
         raise ValueError("nested too deeply") from None
@@ -40,6 +40,9 @@ def loads(text: str | bytes) -> Any:
 def _finite(digits: str) -> float | None:
     number = float(digits)
     return number if math.isfinite(number) else None
+
+
+_DECODER = json.JSONDecoder(parse_constant=lambda _: None, parse_float=_finite)
 
 
 def _without_surrogates(value: Any) -> Any:

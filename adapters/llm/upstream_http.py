@@ -147,6 +147,8 @@ class UpstreamHttp:
         ``MAX_ERROR_BYTES``) is in ``content`` undecoded. A connection that could not be made is tried once more.
         Raises ``UpstreamUnreachable``, ``UpstreamTimeout``, ``UpstreamBroken`` (cut within an error's body).
         """
+        if self._http.is_closed:
+            raise UpstreamUnreachable("The connection to the language model has been shut down.")
         if not _PATH.fullmatch(path) or any(part in (".", "..") for part in path.split("?")[0].split("/")):
             raise NotFound("There is no such path.")
         try:

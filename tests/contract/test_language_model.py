@@ -255,7 +255,13 @@ async def test_what_cannot_be_reached_says_so(case: Case) -> None:
         await case.dead.models()
 
 
-async def test_close_is_idempotent(case: Case) -> None:
+async def test_close_is_idempotent_and_final(case: Case) -> None:
     await take(await case.llm.stream(ask(case.plain), {}))
     await case.llm.close()
     await case.llm.close()
+    with pytest.raises(UpstreamUnreachable):
+        await case.llm.stream(ask(case.plain), {})
+    with pytest.raises(UpstreamUnreachable):
+        await case.llm.forward("/models", None, {})
+    with pytest.raises(UpstreamUnreachable):
+        await case.llm.models()
