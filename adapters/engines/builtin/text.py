@@ -14,12 +14,13 @@ _ENDS = re.compile(r"(?<=[.!?…])[\"”’»)]*\s+|\n")
 _CLAUSES = re.compile(r"(?<=[,;:–—])\s+")
 _LETTER_OR_DIGIT = re.compile(r"[^\W_]")
 _ABBREVIATIONS = {
-    "en": " dr mr mrs ms prof st jr sr vs e.g i.e no fig vol capt gen lt sgt rev hon ",
-    "de": " dr prof hr fr nr str bzw ca z.b d.h u.a evtl ggf inkl bspw st vgl abs ",
-    "es": " sr sra srta dr dra ud uds pág núm av ",
+    "en": " dr mr mrs ms prof st jr sr vs e.g i.e capt gen lt sgt rev hon ",
+    "de": " dr prof hr fr bzw ca z.b d.h u.a evtl ggf inkl bspw st vgl ",
+    "es": " sr sra srta dr dra ud uds av ",
     "fr": " mm mme mlle dr av st ",
-    "it": " sig sigg dott prof pag ing avv ",
+    "it": " sig sigg dott prof ing avv ",
 }
+_BEFORE_A_NUMBER = " no nos fig vol nr abs pág pag núm p art "
 
 
 @lru_cache(maxsize=4096)
@@ -89,16 +90,18 @@ def _sentences(text: str, language: str) -> Iterator[str]:
 
 
 def _ends_sentence(text: str, before: int, after: int, language: str) -> bool:
-    if "\n" in text[before:after] or text[before - 1] != ".":
+    if text[before:after].strip(" ") or text[before - 1] != ".":
         return True
-    if text[after : after + 1].islower():
+    following = text[after : after + 1]
+    if following.islower():
         return False
     word = text[max(0, before - 12) : before - 1].split(" ")[-1].lstrip("(\"'“„«").lower()
     if len(word) == 1 and word.isalpha():
         return False
     # German writes ordinals with a dot: "21. Mai".
     ordinal = language == "de" and word.isdecimal() and len(word) <= 2
-    return not ordinal and f" {word} " not in _ABBREVIATIONS.get(language, "")
+    numbered = following.isdecimal() and f" {word} " in _BEFORE_A_NUMBER
+    return not ordinal and not numbered and f" {word} " not in _ABBREVIATIONS.get(language, "")
 
 
 def _shorter(text: str, limit: int) -> Iterator[str]:
