@@ -9,7 +9,11 @@ from collections.abc import AsyncIterator, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from adapters.llm.openai_chat import OpenAiChat
 from sidecar.ports import ChatDelta, ChatEvent, ChatOpened, ChatUsage, RawAnswer
+
+BEGUN = "Hello there! Dr. Lee paid $12.50 for"
+"""What scripts that break off have said before."""
 
 
 class JumpingClock:
@@ -105,3 +109,7 @@ def refusing_port() -> Iterator[int]:
     with socket.socket() as held:
         held.bind(("127.0.0.1", 0))
         yield held.getsockname()[1]
+
+
+async def answer(llm: OpenAiChat, script: str, **more: Any) -> Taken:
+    return await take(await llm.stream(ask(f"fake-{script}", **more), {}))

@@ -3,7 +3,6 @@ from __future__ import annotations
 import asyncio
 import gzip
 import json
-from collections.abc import AsyncIterator
 
 import pytest
 
@@ -15,19 +14,6 @@ from tests.upstream_answer import Call
 from tests.upstream_scripts import PLAIN, SCRIPTS
 
 CHAT = "/chat/completions"
-
-
-@pytest.fixture
-async def up() -> AsyncIterator[Upstream]:
-    async with Upstream() as upstream:
-        yield upstream
-
-
-@pytest.fixture
-async def llm(up: Upstream) -> AsyncIterator[OpenAiChat]:
-    made = OpenAiChat(OpenAiChatSettings(up.base_url))
-    yield made
-    await made.close()
 
 
 async def test_the_request_body_is_not_touched(llm: OpenAiChat, up: Upstream) -> None:
