@@ -111,6 +111,8 @@ class ChatTurn:
     async def _read_model(self) -> None:
         try:
             async for event in self._stream:
+                # A whole answer may lie in one network read; others must get their turn between its tokens.
+                await asyncio.sleep(0)
                 if isinstance(event, ChatUsage):
                     self.usage = dict(event.body)
                 elif isinstance(event, ChatOpened):

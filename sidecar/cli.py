@@ -136,7 +136,7 @@ def demo(
         file,
         {
             "server.port": 0,
-            "server.log_level": "warning",
+            "server.log_level": "error",
             "engine.kind": engine,
             "engine.checkpoint": checkpoint,
             "llm.url": llm_url,

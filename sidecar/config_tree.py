@@ -111,6 +111,10 @@ class EngineConfig:
         0.0, "Tone engine: seconds of work per second of audio; 0 is as fast as it can.", 0, 100
     )
     tone_first_chunk_delay_ms: int = setting(0, "Tone engine: delay of an utterance's first chunk.", 0, 600_000)
+    tone_fault: Literal["none", "open", "first_chunk", "mid", "hang", "silence", "nan", "endless"] = setting(
+        "none", "Tone engine: how it fails, for tests of clients."
+    )
+    tone_fault_every: int = setting(1, "Tone engine: which utterances fail, every n-th.", 1, 1_000_000)
     max_rows: int = setting(64, "Utterances the engine speaks at once.", 1, 4_096)
     row_wait_ms: int = setting(2_000, "How long an utterance may wait for a row.", 0, 600_000)
     chunk_timeout_s: float = setting(

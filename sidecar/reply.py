@@ -134,9 +134,8 @@ class Reply:
             segment, ready_ms = self._queue.popleft()
             self._queued_chars -= len(segment.text)
             self._room.set()
-            if waited and self._observer is not None and self._line.waiting <= self._limits.line.ahead:
-                self._observer.segment_waited(self._clock.now_ms() - ready_ms)
-            await self._line.say(segment, partial(self._utterance, segment))
+            free = waited and self._line.waiting <= self._limits.line.ahead
+            await self._line.say(segment, partial(self._utterance, segment, ready_ms if free else None))
 
     async def _next_arrived(self) -> bool:
         """Wait for a segment; a model that pauses in mid-text has its pending words spoken. False at the end."""
@@ -161,8 +160,10 @@ class Reply:
         silent_ms = self._clock.now_ms() - self._last_feed_ms
         return max(0.0, self._limits.idle_flush_ms - silent_ms) / 1000
 
-    def _utterance(self, segment: Segment) -> Utterance:
+    def _utterance(self, segment: Segment, ready_ms: float | None) -> Utterance:
         voicing = self._voicing
+        if ready_ms is not None and self._observer is not None:
+            self._observer.segment_waited(self._clock.now_ms() - ready_ms)
         return Utterance(
             text=segment.spoken,
             voice=voicing.voice,
@@ -189,7 +190,7 @@ class Reply:
                 yield SegmentStarted(segment, event.utterance.seed, event.utterance.voice, event.language, played)
             elif isinstance(event, Audio):
                 played += len(event.chunk.pcm)
-                yield ReplyAudio(event.chunk.pcm)
+                yield ReplyAudio(event.chunk.pcm, event.ready_s)
             else:
                 pause_ms = segment.pause_after_ms
                 yield SegmentEnded(segment, event.samples, event.fault)

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import asyncio
 import logging
+import signal
 import sys
 
 from sidecar.config import Config
@@ -28,6 +30,9 @@ async def serve_until_stopped(config: Config) -> None:
         print(f"listening on {url_of(listener)}", flush=True)
 
     server = SidecarServer(create_app(service), config.server, listening)
+    loop = asyncio.get_running_loop()
+    for number in (signal.SIGINT, signal.SIGTERM):
+        loop.add_signal_handler(number, server.stop)
     try:
         await server.serve([listener])
     finally:

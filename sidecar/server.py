@@ -6,7 +6,7 @@ import asyncio
 import logging
 import socket
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager, nullcontext
+from contextlib import contextmanager
 from typing import Any
 
 import uvicorn
@@ -75,16 +75,9 @@ def url_of(listener: socket.socket) -> str:
 
 
 class SidecarServer(uvicorn.Server):
-    """A uvicorn server that says when it accepts connections. ``signals``: SIGINT and SIGTERM end it."""
+    """A uvicorn server that says when it accepts connections and leaves signals to its caller."""
 
-    def __init__(
-        self,
-        app: Any,
-        config: ServerConfig,
-        on_listening: Callable[[], None] | None = None,
-        *,
-        signals: bool = True,
-    ) -> None:
+    def __init__(self, app: Any, config: ServerConfig, on_listening: Callable[[], None] | None = None) -> None:
         super().__init__(
             uvicorn.Config(
                 app,
@@ -105,14 +98,17 @@ class SidecarServer(uvicorn.Server):
             )
         )
         self._on_listening = on_listening
-        self._signals = signals
         logging.getLogger("uvicorn.error").addFilter(_BrokenBodies())
 
     @contextmanager
     def capture_signals(self) -> Iterator[None]:
-        """As uvicorn's, unless whoever runs the loop handles signals."""
-        with super().capture_signals() if self._signals else nullcontext():
-            yield
+        """Nothing: uvicorn would kill the process with the signal again after a clean stop."""
+        yield
+
+    def stop(self) -> None:
+        """First call: accept nothing more, let speaking replies finish. Second call: end at once."""
+        self.force_exit = self.should_exit
+        self.should_exit = True
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
         """As uvicorn's, then tells that connections are accepted."""
@@ -128,7 +124,7 @@ class BackgroundServer:
         self.listener = bind(config)
         self.url = url_of(self.listener)
         self._listening = asyncio.Event()
-        self._server = SidecarServer(app, config, self._listening.set, signals=False)
+        self._server = SidecarServer(app, config, self._listening.set)
         self._task: asyncio.Task[None] | None = None
 
     async def __aenter__(self) -> BackgroundServer:
@@ -142,8 +138,7 @@ class BackgroundServer:
         return self
 
     async def __aexit__(self, *exc: object) -> None:
-        self._server.should_exit = True
-        self._server.force_exit = True
+        self._server.stop()
         if self._task is not None:
             await self._task
         self.listener.close()

@@ -50,10 +50,11 @@ class Opened(Generic[Ticket]):
 
 @dataclass(frozen=True, slots=True)
 class Audio(Generic[Ticket]):
-    """The next samples of the utterance."""
+    """The next samples of the utterance. ``ready_s`` (loop time): since when they could have been read."""
 
     ticket: Ticket
     chunk: AudioChunk
+    ready_s: float
 
 
 @dataclass(frozen=True, slots=True)
@@ -113,7 +114,7 @@ class _Track(Generic[Ticket]):
         self.limits = limits
         self.opened: Opened[Ticket] | None = None
         self.speaking: Speaking | None = None
-        self.chunks: deque[AudioChunk] = deque()
+        self.chunks: deque[tuple[AudioChunk, float]] = deque()
         self.held_samples = 0
         self.samples_read = 0
         self.finished = False
@@ -130,16 +131,16 @@ class _Track(Generic[Ticket]):
         while self.held_samples and self.held_samples + len(chunk.pcm) > self.limits.held_samples:
             self.room.clear()
             await self.room.wait()
-        self.chunks.append(chunk)
+        self.chunks.append((chunk, asyncio.get_running_loop().time()))
         self.held_samples += len(chunk.pcm)
         self.changed.set()
 
-    def take(self) -> AudioChunk:
-        chunk = self.chunks.popleft()
+    def take(self) -> tuple[AudioChunk, float]:
+        chunk, arrived_s = self.chunks.popleft()
         self.held_samples -= len(chunk.pcm)
         self.samples_read += len(chunk.pcm)
         self.room.set()
-        return chunk
+        return chunk, arrived_s
 
     def end(self, fault: Fault | None = None) -> None:
         self.finished = True
@@ -267,6 +268,7 @@ class SpeechLine(Generic[Ticket]):
 
     async def _track_events(self, track: _Track[Ticket]) -> AsyncGenerator[LineEvent[Ticket], None]:
         announced = False
+        first_s = asyncio.get_running_loop().time()
         while True:
             if track.opened is not None and not announced and not track.cancelled():
                 announced = True
@@ -274,7 +276,8 @@ class SpeechLine(Generic[Ticket]):
             elif track.cancelled() or (track.finished and not track.chunks):
                 break
             elif track.chunks:
-                yield Audio(track.ticket, track.take())
+                chunk, arrived_s = track.take()
+                yield Audio(track.ticket, chunk, max(first_s, arrived_s))
             else:
                 track.changed.clear()
                 await track.changed.wait()

@@ -61,6 +61,8 @@ def make_engine(config: Config, clock: Clock) -> Engine:
                 first_chunk_delay_ms=engine.tone_first_chunk_delay_ms,
                 max_rows=engine.max_rows,
                 row_wait_ms=engine.row_wait_ms,
+                fault=engine.tone_fault,
+                fault_every=engine.tone_fault_every,
             ),
             clock,
         )

@@ -95,6 +95,8 @@ class OpenAiChatStream:
         except TimeoutError:
             raise UpstreamTimeout("The language model sent nothing for too long.") from None
         self._quiet_s += clock.time() - begun_s
+        # Chunks that have already arrived are read without a wait; others must get their turn between them.
+        await asyncio.sleep(0)
         return chunk
 
     def _take(self, chunk: bytes) -> None:

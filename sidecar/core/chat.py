@@ -18,7 +18,7 @@ AUDIO_TOKENS_PER_S = 20
 """One audio token for 50 ms of output: the rate of the hosted model's own figures."""
 
 _WHOLE = 6
-"""Bytes: three 16-bit samples are four... eight base64 characters without padding."""
+"""Bytes: three whole 16-bit samples, which base64 writes without padding."""
 
 _CHARS_PER_TOKEN = 4
 """A rough measure, for upstreams that report no usage."""

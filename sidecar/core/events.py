@@ -22,9 +22,13 @@ class SegmentStarted:
 
 @dataclass(frozen=True, slots=True)
 class ReplyAudio:
-    """The next samples of the reply: speech, or the pause between two segments."""
+    """The next samples of the reply: speech, or the pause between two segments (then ``ready_s`` is None).
+
+    ``ready_s`` is the event loop's time since which they could have been sent.
+    """
 
     pcm: Pcm
+    ready_s: float | None = None
 
 
 @dataclass(frozen=True, slots=True)

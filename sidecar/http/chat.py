@@ -264,12 +264,18 @@ class SpokenAnswer:
                         yield _data(chunks.open(self._wish.n))
                     elif chunks is not None and (lines := _data(self._written(chunks, event))):
                         yield lines
+                        self._note_sent(event)
             if chunks is not None:
                 yield _data(chunks.usage(self._usage())) + b"data: [DONE]\n\n"
         except Fault as fault:
             self._service.metrics.fault(fault.code)
             yield b"data: " + to_json(openai_error(fault)) + b"\n\n"
             raise
+
+    def _note_sent(self, event: TurnEvent) -> None:
+        if isinstance(event, Heard) and isinstance(event.event, ReplyAudio) and event.event.ready_s is not None:
+            waited_s = asyncio.get_running_loop().time() - event.event.ready_s
+            self._service.metrics.chunk_waited(waited_s * 1000)
 
     def _chunks(self, opened: ChatOpened) -> ChatChunks:
         return ChatChunks(

@@ -33,7 +33,9 @@ def test_the_sdk_object_sent_back_whole_loses_its_data_and_nulls() -> None:
         "audio": {"id": "x", "data": "A" * 100, "expires_at": 1, "transcript": "All of it."},
     }  # fmt: skip
     assert resolve(message, {"x": TURN}) == {"role": "assistant", "content": "Hi there."}
-    assert resolve(message, {}) == {"role": "assistant", "content": "All of it."}, "its transcript helps where we forgot"
+    assert resolve(message, {}) == {"role": "assistant", "content": "All of it."}, (
+        "its transcript helps where we forgot"
+    )
 
 
 def test_own_content_wins() -> None:
