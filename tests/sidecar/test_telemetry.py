@@ -236,6 +236,6 @@ async def test_it_feeds_the_metrics() -> None:
     monitor = LoopMonitor(metrics, interval_ms=1)
     monitor.start()
     async with asyncio.timeout(30):
-        while samples(metrics)["sidecar_loop_lag_seconds_count", ()] == 0:  # noqa: ASYNC110 - no event to wait for
+        while samples(metrics)["sidecar_loop_lag_seconds_count", ()] == 0:
             await asyncio.sleep(0)
     monitor.stop()
