@@ -199,6 +199,8 @@ class Assembler:
 
     def fragment(self) -> None:
         """Speak an unfinished sentence up to its last clause mark, else its last whole word."""
+        if self._options.granularity == "none":
+            return
         text = self._clean
         cut = self._clause_at
         if clause_weight(text[:cut]) < CLAUSE_MIN_WEIGHT:

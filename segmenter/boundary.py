@@ -89,7 +89,12 @@ def _script_end(text: str, following: str, closers: str, end: int, *, final: boo
             return WAIT
         if _QUOTE_GOES_ON.match(text, end):
             return NO
-    return end
+    return _behind_blanks(text, end, final=final)
+
+
+def _behind_blanks(text: str, end: int, *, final: bool) -> int:
+    """``end``, but not before all the white space behind it has been seen: it leaves with the segment."""
+    return WAIT if text[end:] == " " and not final else end
 
 
 def _end_without_blank(text: str, at: int, run: str, closers: str, end: int, *, final: bool) -> int:
@@ -193,6 +198,10 @@ def _is_before_number(text: str, at: int) -> bool:
     return listed or lower in words.TITLES or lower.endswith("str")
 
 
+def _is_initial(token: str) -> bool:
+    return len(token) == 2 and token[0].isalpha() and token[1] == "."
+
+
 def _takes_note(text: str, at: int) -> bool:
     """Whether brackets behind the abbreviation belong to it, as in "et al. (2021)"."""
     token = _tokens_before(text, at)[0].lower()
@@ -215,7 +224,7 @@ def _full_stop(text: str, at: int, end: int, *, final: bool) -> int:
         or lower in words.DAY_TIMES
         or _ROMAN.fullmatch(token)
         or _LETTERS_DOTTED.fullmatch(token)
-        or (len(before) == 2 and before[1] == "." and len(token) < 4)
+        or (len(token) < 4 and _is_initial(before))
     ):
         return end
     if len(token) == 1 and before.lower() in words.LABELS:
@@ -257,7 +266,7 @@ def _before_word(token: str, lower: str, before: str, word: str, end: int, *, do
     if lower in words.DAY_TIMES or (lower == "m" and before.lower() in ("a.", "p.")):
         named = word.lower() in words.AFTER_TIME or (word.isupper() and (dotted or len(word) > 1))
         return NO if named else end
-    if len(token) == 1 and len(before) == 2 and before[1] == "." and before[0].islower():
+    if len(token) == 1 and _is_initial(before) and before[0].islower():
         return NO
     if len(token) == 1 and token.islower() and not starts:
         return end if before[:1].isdigit() and not dotted else NO
@@ -277,7 +286,9 @@ def clause_end(text: str, at: int, *, final: bool) -> int:
     if mark in SCRIPT_CLAUSE_MARKS + "、":
         if end == len(text):
             return end if final else WAIT
-        return NO if text[end].isdigit() and at and text[at - 1].isdigit() else end + (text[end] in "”」』")
+        if text[end].isdigit() and at and text[at - 1].isdigit():
+            return NO
+        return _behind_blanks(text, end + (text[end] in "”」』"), final=final)
     while end < len(text) and text[end] in "\"'”’»":
         end += 1
     if end + 1 >= len(text):

@@ -23,6 +23,8 @@ _NUMERIC = re.compile(r"\[\d{1,3}(?:\s?[,;–-]\s?\d{1,3}){0,12}\]")
 _TOOL = re.compile(r"\[(?:oaicite|cite|citation|source|ref)[:_ ]\s?\d{1,4}\]", re.IGNORECASE)
 _BRACKETS = re.compile(r"[\[\]\n]|\\[\[\]\\]")
 _DEPTH_LIMIT = 4
+_LENTICULAR = re.compile(r"【\d{1,3}(?:[†:][^】\n]*)?】")
+_LENTICULAR_BEGUN = re.compile(r"【(?:\d{1,3}(?:[†:][^】\n]*)?)?\Z")
 
 
 def square(text: str, at: int, before: str, *, final: bool) -> Step | None:
@@ -70,14 +72,11 @@ def _closing_bracket(text: str, at: int, limit: int) -> int:
 def lenticular(text: str, at: int, *, final: bool) -> Step | None:
     """At "【": a citation such as 【4†source】, else a bracket to be kept."""
     window = text[at : at + _CITE_LIMIT_CHARS]
-    closing = window.find("】")
-    if closing > 0:
-        inner = window[1:closing]
-        cited = "†" in inner or inner.isdigit()
-        return Step(Act.DROP, at + closing + 1) if cited else Step(Act.SAY, at + 1, "【")
-    if final or len(window) == _CITE_LIMIT_CHARS or "\n" in window or not re.fullmatch(r"【(?:\d.*)?", window):
-        return Step(Act.SAY, at + 1, "【")
-    return None
+    cited = _LENTICULAR.match(window)
+    if cited:
+        return Step(Act.DROP, at + cited.end())
+    begun = _LENTICULAR_BEGUN.match(window) and len(window) < _CITE_LIMIT_CHARS
+    return None if begun and not final else Step(Act.SAY, at + 1, "【")
 
 
 # ---------------------------------------------------------------- formulas, escapes, entities
@@ -104,14 +103,12 @@ def dollar(text: str, at: int, before: str, *, final: bool) -> Step | None:
     plain = Step(Act.SAY, at + 1, "$")
     window = text[at : at + FORMULA_LIMIT_CHARS]
     limited = final or len(window) == FORMULA_LIMIT_CHARS
-    if len(window) < 3 and not final:
-        if window[1:2].isspace():
-            return plain
+    run = len(window) - len(window.lstrip("$"))
+    if run == len(window) and not limited:
         return None
-    if window.startswith("$$"):
-        if window[2:3] in ("$", "", ".", ","):
-            run = len(window) - len(window.lstrip("$"))
-            return Step(Act.SAY, at + run, "$" * run)
+    if run > 2 or (run == 2 and window[2:3] in ("", ".", ",")):
+        return Step(Act.SAY, at + run, "$" * run)
+    if run == 2:
         return Step(Act.REGION, at + 2, region=_DISPLAY if before in ("", "\n") else _DISPLAY_INLINE)
     money = _MONEY.match(window)
     if money:

@@ -187,11 +187,13 @@ class Cleaner:
         elif step.act is Act.BREAK:
             self._hard_break(end, Break.LINE)
             self._at = step.end
+            sink.skipped(end)
             return
         elif step.act is Act.REGION and step.region is not None:
             self._region, self._region_depth = step.region, 1
             if not step.region.inline:
                 self._hard_break(self._base + self._at, Break.LINE)
+                sink.silent(end, SegmentKind.SILENT)
         elif step.act is Act.DROP:
             self._glue = True
         self._at = step.end
