@@ -120,10 +120,12 @@ class SpeechSession(Generic[Config]):
         self._queue: deque[Unit[Config] | _Flush] = deque()
         self._handed_out = 0
         self._in_bracket = False
+        self._bracket_cancelled = False
         self._closing = False
         self._queued_chars = 0
         self._last_activity_ms = now_ms
         self.closed = False
+        self.cancels = 0
 
     # ------------------------------------------------------------ what the client sends
     def text_frame(self, frame: str, now_ms: float) -> list[Effect]:
@@ -212,7 +214,8 @@ class SpeechSession(Generic[Config]):
         return self._settle()
 
     def _cancel(self, message: dict[str, Any]) -> list[Effect]:
-        """Drop everything that is queued or buffered. An open bracket is closed by ``unit_done``."""
+        """Drop everything that is queued or buffered. An open bracket gets no more audio; ``unit_done`` closes it."""
+        self.cancels += 1
         open_bracket = self._in_bracket
         flushes = [item for item in self._queue if isinstance(item, _Flush)]
         sounding = self._queue[0] if open_bracket else None
@@ -223,6 +226,7 @@ class SpeechSession(Generic[Config]):
         self._sentences = 0
         effects: list[Effect] = [StopSpeaking()] if self._handed_out else []
         if sounding is not None:
+            self._bracket_cancelled = True
             self._queue.append(sounding)
         else:
             effects.append(SendJson({"type": "input.cancelled", "utterance_index": index}))
@@ -283,16 +287,21 @@ class SpeechSession(Generic[Config]):
         return [SendJson({**start, **_indices(unit), "sentence_text": unit.text.text})]
 
     def unit_audio(self, unit: Unit[Config], frame: bytes | dict[str, Any]) -> list[Effect]:
-        """Audio of the unit; nothing comes of it unless its bracket is open."""
-        if not (self._is_head(unit) and self._in_bracket):
+        """Audio of the unit; nothing comes of it unless its bracket is open and not cancelled."""
+        if not (self._is_head(unit) and self._in_bracket) or self._bracket_cancelled:
             return []
         return [SendBytes(frame) if isinstance(frame, bytes) else SendJson({**frame, **_indices(unit)})]
 
     def unit_done(self, unit: Unit[Config], done: dict[str, Any], fault: Fault | None, now_ms: float) -> list[Effect]:
-        """The unit is over. ``done`` is the done event's own part; a unit that never opened gets no bracket."""
+        """The unit is over. ``done`` is the done event's own part; a unit that never opened gets no bracket.
+
+        Once cancelled, a unit ends as cancelled, even if it was complete or failed by then: the client waits for that.
+        """
         if not self._is_head(unit):
             return []
         effects: list[Effect] = []
+        if self._bracket_cancelled:
+            done, fault = {**done, "cancelled": True}, None
         if fault is not None:
             message: dict[str, Any] = {"type": "error", "message": _failed(unit, fault)}
             if done.get("total_bytes") and fault.status >= 500:
@@ -300,7 +309,7 @@ class SpeechSession(Generic[Config]):
             effects.append(SendJson(message))
         if self._in_bracket:
             effects.append(SendJson({**done, **_indices(unit), "error": fault is not None}))
-        self._in_bracket = False
+        self._in_bracket = self._bracket_cancelled = False
         self._queue.popleft()
         self._handed_out -= 1
         self._queued_chars = max(0, self._queued_chars - len(unit.text.text))

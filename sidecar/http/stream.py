@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from contextlib import ExitStack
 from functools import partial
 from typing import Any
 from urllib.parse import urlsplit
@@ -62,7 +63,8 @@ def _admit(socket: WebSocket[Any, Any, Any], service: Service) -> str | None:
     offered = [p.strip() for p in socket.headers.get("sec-websocket-protocol", "").split(",") if p.strip()]
     key = next((p for p in offered if p.startswith(_KEY_PROTOCOL)), None)
     origin = socket.headers.get("origin")
-    if origin and not _same_site(origin, socket) and origin not in service.config.server.cors_origins:
+    allowed = service.config.server.cors_origins
+    if origin and not (_same_site(origin, socket) or origin in allowed or "*" in allowed):
         raise Forbidden("This origin may not open a speech socket.")
     client = socket.client.host if socket.client else ""
     header = socket.headers.get("authorization") or (f"Bearer {key[len(_KEY_PROTOCOL) :]}" if key else None)
@@ -175,11 +177,14 @@ class _Conversation:
             if message["type"] == "websocket.disconnect":
                 return
             now_ms = self._service.clock.now_ms()
+            cancels = self._session.cancels
             text = message.get("text")
             if text is not None:
                 effects = self._session.text_frame(text, now_ms)
             else:
                 effects = self._session.binary_frame(now_ms)
+            if self._session.cancels > cancels:
+                self._service.metrics.cancelled()
             self._changed.set()
             await self._perform(effects)
 
@@ -200,8 +205,7 @@ class _Conversation:
                 self._voiced.opened(unit)
                 effects = self._session.unit_opened(unit, self._voiced.start_event())
             elif isinstance(event, Audio):
-                frame = await self._voiced.audio(event)
-                effects = self._session.unit_audio(unit, frame) if frame else []
+                effects = self._frame(unit, await self._voiced.audio(event))
             else:
                 effects = await self._unit_over(event)
             self._changed.set()
@@ -210,19 +214,24 @@ class _Conversation:
     async def _unit_over(self, event: Done[Unit[SessionConfig]]) -> list[Effect]:
         unit, session, voiced = event.ticket, self._session, self._voiced
         effects: list[Effect] = []
-        if voiced.unit is not unit and event.fault is not None and not _without_bracket(unit.config):
+        unheard = voiced.unit is not unit and event.fault is not None and session.wants(unit)
+        if unheard and not _without_bracket(unit.config):
             voiced.opened(unit)
             effects += session.unit_opened(unit, voiced.start_event())
         outcome = "cancelled" if event.cancelled else "failed" if event.fault is not None else "completed"
-        last = await voiced.finish(outcome)
-        if last:
-            effects += session.unit_audio(unit, last)
+        effects += self._frame(unit, await voiced.finish(outcome))
         done: dict[str, Any] = {"type": "audio.done", "total_bytes": voiced.bytes_sent}
         if event.cancelled:
             done["cancelled"] = True
-        if event.fault is not None:
+        if event.fault is not None and session.wants(unit):
             self._service.metrics.fault(event.fault.code)
         return effects + session.unit_done(unit, done, event.fault, self._service.clock.now_ms())
+
+    def _frame(self, unit: Unit[SessionConfig], data: bytes) -> list[Effect]:
+        """The frame of these bytes, unless the unit takes no more audio."""
+        effects = self._session.unit_audio(unit, data) if data else []
+        self._voiced.bytes_sent += len(data) if effects else 0
+        return effects
 
     async def _watch_deadline(self) -> None:
         while not self._session.closed:
@@ -312,6 +321,7 @@ class _VoicedUnit:
         self._encoder: AudioEncoder | None = None
         self._pieces: list[bytes] = []
         self._timer: ReplyTimer | None = None
+        self._speaking = ExitStack()
 
     def opened(self, unit: Unit[SessionConfig]) -> None:
         """A new unit begins."""
@@ -322,6 +332,7 @@ class _VoicedUnit:
         self._timer = self._service.metrics.reply_started(
             "stream", self._service.clock.now_ms(), streamed=config.stream_audio
         )
+        self._speaking.enter_context(self._service.metrics.active())
         speed = 1.0 if config.speed is None else config.speed
         self._encoder = self._service.codec.start(config.response_format, streaming=config.stream_audio, speed=speed)
 
@@ -343,28 +354,27 @@ class _VoicedUnit:
             piece = self._encoder.feed(event.chunk.pcm)
         else:
             piece = await asyncio.to_thread(self._encoder.feed, event.chunk.pcm)
-        return self._counted(piece) if self._config.stream_audio else self._kept(piece)
+        return piece if self._config.stream_audio else self._kept(piece)
 
     async def finish(self, outcome: str) -> bytes:
         """The last bytes of a unit that is ``completed``; none of one that is ``cancelled`` or ``failed``."""
         last = b""
         if self._encoder is not None and outcome == "completed":
             rest = await asyncio.to_thread(self._encoder.finish)
-            last = self._counted(rest if self._config.stream_audio else b"".join([*self._pieces, rest]))
-        if self._timer is not None:
-            self._timer.ended(self._service.clock.now_ms(), outcome)
-        self._encoder, self._timer, self._pieces, self.unit = None, None, [], None
+            last = rest if self._config.stream_audio else b"".join([*self._pieces, rest])
+        self._ended(outcome)
+        self._encoder, self._pieces, self.unit = None, [], None
         return last
 
     def abandoned(self) -> None:
-        """The socket is gone in the middle of a unit."""
-        if self._timer is not None:
-            self._timer.ended(self._service.clock.now_ms(), "cancelled")
-            self._timer = None
+        """The socket is gone, perhaps in the middle of a unit."""
+        self._ended("cancelled")
 
-    def _counted(self, piece: bytes) -> bytes:
-        self.bytes_sent += len(piece)
-        return piece
+    def _ended(self, outcome: str) -> None:
+        if self._timer is not None:
+            self._timer.ended(self._service.clock.now_ms(), outcome)
+            self._timer = None
+        self._speaking.close()
 
     def _kept(self, piece: bytes) -> bytes:
         self._pieces.append(piece)
