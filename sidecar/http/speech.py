@@ -5,8 +5,8 @@ from __future__ import annotations
 import asyncio
 import base64
 import math
-from collections.abc import AsyncGenerator
-from contextlib import AsyncExitStack, aclosing
+from collections.abc import AsyncGenerator, Iterator
+from contextlib import AsyncExitStack, aclosing, contextmanager
 from dataclasses import dataclass
 from typing import Any
 
@@ -56,9 +56,11 @@ async def speech(request: Request[Any, Any, Any], service: Service) -> ASGIApp:
         caller = service.authenticate(request)
         require_json(request)
         body = await read_body(request, service.config.server.max_body_bytes, service.config.server.body_timeout_s)
-        fields = convert_body(parse_object(body))
-        if fields.model in service.config.speech.openai_models:
+        members = parse_object(body)
+        if members.get("model") in service.config.speech.openai_models:
+            # Known before the other fields are looked at: their errors are OpenAI's too.
             render = openai_error
+        fields = convert_body(members, prefix="" if render is openai_error else "body")
         asked = checked(fields, service)
         stack = AsyncExitStack()
         try:
@@ -150,9 +152,10 @@ class _Answer:
 
     async def stream(self, request_id: str) -> ASGIApp:
         """Bytes as they are made. The first samples are awaited before the 200, so that a failure is an error."""
-        first = await anext(self._chunks, None)
-        if first is None:
-            raise EngineFault("The speech engine produced no audio.")
+        with self._outcome():
+            first = await anext(self._chunks, None)
+            if first is None:
+                raise EngineFault("The speech engine produced no audio.")
         sse = self._asked.delivery == "sse"
         source = self._events(first) if sse else self._encoded(first)
         headers = {
@@ -173,20 +176,26 @@ class _Answer:
 
     async def _encoded(self, first: AudioChunk | None = None) -> AsyncGenerator[bytes, None]:
         """The file's bytes as they are ready."""
-        outcome = "failed"
-        try:
+        with self._outcome():
             async with aclosing(self._chunks) as chunks:
                 if first is not None:
                     yield await self._feed(first)
                 async for chunk in chunks:
                     yield await self._feed(chunk)
                 yield await asyncio.to_thread(self._encoder.finish)
-            outcome = "completed"
-        except GeneratorExit:
-            outcome = "cancelled"
+        self._timer.ended(self._service.clock.now_ms(), "completed")
+
+    @contextmanager
+    def _outcome(self) -> Iterator[None]:
+        """Notes how the reply ended if this block does not get through."""
+        try:
+            yield
+        except (GeneratorExit, asyncio.CancelledError):
+            self._timer.ended(self._service.clock.now_ms(), "cancelled")
             raise
-        finally:
-            self._timer.ended(self._service.clock.now_ms(), outcome)
+        except BaseException:
+            self._timer.ended(self._service.clock.now_ms(), "failed")
+            raise
 
     async def _feed(self, chunk: AudioChunk) -> bytes:
         self._timer.audio(self._service.clock.now_ms(), len(chunk.pcm))

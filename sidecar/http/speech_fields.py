@@ -100,12 +100,12 @@ class SessionConfig(SpokenFields, kw_only=True):
     output_mode: Literal["pcm", "codec_tokens"] = "pcm"
 
 
-def convert_body(value: Mapping[str, Any]) -> SpeechBody:
-    """Raises ``BadRequest`` naming the field."""
+def convert_body(value: Mapping[str, Any], prefix: str = "body") -> SpeechBody:
+    """Raises ``BadRequest`` naming the field, behind ``prefix`` and a dot."""
     try:
         return msgspec.convert(value, SpeechBody)
     except msgspec.ValidationError as error:
-        raise field_fault(error, "body") from None
+        raise field_fault(error, prefix) from None
 
 
 def convert_config(value: Mapping[str, Any]) -> SessionConfig:
@@ -120,6 +120,8 @@ def convert_config(value: Mapping[str, Any]) -> SessionConfig:
         raise BadRequest("stream_audio needs speed 1.0.", param="speed")
     if config.output_mode == "codec_tokens" and not (config.stream_audio and config.response_format == "pcm"):
         raise BadRequest("output_mode 'codec_tokens' needs stream_audio and pcm.", param="output_mode")
+    if config.output_mode == "codec_tokens" and config.word_timestamps:
+        raise BadRequest("output_mode 'codec_tokens' has no word_timestamps.", param="word_timestamps")
     if config.speaker_embedding is not None and _count(config.speaker_embedding) > MAX_EMBEDDING:
         raise BadRequest(f"speaker_embedding has more than {MAX_EMBEDDING} elements.", param="speaker_embedding")
     return config
