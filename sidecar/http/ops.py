@@ -4,18 +4,21 @@ from __future__ import annotations
 
 from typing import Any
 
-from litestar import Request, Response, get
+from litestar import HttpMethod, Request, Response, route
 from litestar.types import ASGIApp
 
 from sidecar.faults import Fault, UnknownModel
 from sidecar.http.service import Service
 from sidecar.http.wire import fault_response, json_response, openai_error
 
+_READ = (HttpMethod.GET, HttpMethod.HEAD)
+"""Everything here can be asked for without its body: load balancers do."""
+
 _CREATED = 1_764_000_000
 """A fixed birthday for our own models: lists must not change from call to call."""
 
 
-@get("/health")
+@route("/health", http_method=_READ)
 async def health(service: Service) -> Response[bytes]:
     """Healthy once it can speak. JSON, so that no client takes it for another server."""
     state = await service.engine.health()
@@ -26,13 +29,13 @@ async def health(service: Service) -> Response[bytes]:
     return json_response({"status": "healthy", "engine": service.engine.traits.name})
 
 
-@get("/live")
+@route("/live", http_method=_READ)
 async def live() -> Response[bytes]:
     """The process runs."""
     return json_response({"status": "alive"})
 
 
-@get("/ready")
+@route("/ready", http_method=_READ)
 async def ready(service: Service) -> Response[bytes]:
     """Ready after the warm-up synthesis."""
     state = await service.engine.health()
@@ -42,7 +45,7 @@ async def ready(service: Service) -> Response[bytes]:
     return json_response({"status": "not ready", "reason": reason}, status=503, headers={"retry-after": "1"})
 
 
-@get("/metrics")
+@route("/metrics", http_method=_READ)
 async def metrics(service: Service) -> Response[bytes]:
     """Prometheus text."""
     service.metrics.engine_rows((await service.engine.health()).active_rows)
@@ -58,7 +61,7 @@ def _speech_models(service: Service) -> list[dict[str, Any]]:
     ]
 
 
-@get(["/v1/models", "/v1/"])
+@route(["/v1/models", "/v1/"], http_method=_READ)
 async def models(request: Request[Any, Any, Any], service: Service) -> ASGIApp:
     """Speech models first, then the upstream's; an upstream that is away only shortens the list."""
     try:
@@ -75,7 +78,7 @@ async def models(request: Request[Any, Any, Any], service: Service) -> ASGIApp:
     return json_response({"object": "list", "data": own + others}).to_asgi_response(app=None, request=request)
 
 
-@get("/v1/models/{model_id:path}")
+@route("/v1/models/{model_id:path}", http_method=_READ)
 async def model(request: Request[Any, Any, Any], service: Service, model_id: str) -> ASGIApp:
     """One model card; ids may contain slashes. Raises the upstream's own error for what it does not know."""
     name = str(model_id).lstrip("/")
@@ -89,7 +92,7 @@ async def model(request: Request[Any, Any, Any], service: Service, model_id: str
         return fault_response(fault, openai_error).to_asgi_response(app=None, request=request)
 
 
-@get("/v1/audio/models")
+@route("/v1/audio/models", http_method=_READ)
 async def audio_models(request: Request[Any, Any, Any], service: Service) -> ASGIApp:
     """The speech models, as pickers read them."""
     try:
@@ -100,7 +103,7 @@ async def audio_models(request: Request[Any, Any, Any], service: Service) -> ASG
     return json_response({"models": cards, "object": "list", "data": cards}).to_asgi_response(app=None, request=request)
 
 
-@get("/v1/audio/voices")
+@route("/v1/audio/voices", http_method=_READ)
 async def voices(request: Request[Any, Any, Any], service: Service) -> ASGIApp:
     """Voice names as vLLM-Omni lists them; ``details`` has the readable names."""
     try:
