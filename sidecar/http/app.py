@@ -114,13 +114,24 @@ def _uncaught(request: Request[Any, Any, Any], error: Exception) -> Response[byt
     elif isinstance(error, HTTPException) and error.status_code == 404:
         fault = NotFound(f"Unknown request URL: {request.method} {request.url.path[:200]}")
     elif isinstance(error, HTTPException) and error.status_code < 500:
-        fault = BadRequest("The request cannot be read.")
-        if error.status_code == 405:
-            fault = BadRequest(f"{request.method} is not allowed here.")
-        response = fault_response(fault, openai_error)
-        response.status_code = error.status_code
-        return response
+        return _misrouted(request, error)
     else:
         log.error("an endpoint failed", exc_info=error)
         fault = Fault("Internal error.")
     return fault_response(fault, openai_error)
+
+
+def _misrouted(request: Request[Any, Any, Any], error: HTTPException) -> Response[bytes]:
+    """What the framework refused itself: with its status, and with the headers that say what would do."""
+    headers = dict(error.headers or {})
+    fault = BadRequest("The request cannot be read.")
+    status = error.status_code
+    if headers.get("allow") == "websocket":
+        status, headers = 426, {"upgrade": "websocket", "connection": "upgrade"}
+        fault = BadRequest("This is a WebSocket; it cannot be asked for over plain HTTP.")
+    elif status == 405:
+        fault = BadRequest(f"{request.method} is not allowed here.")
+    response = fault_response(fault, openai_error)
+    response.status_code = status
+    response.headers.update(headers)
+    return response
