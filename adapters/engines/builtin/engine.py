@@ -9,6 +9,8 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import Literal
 
+import numpy as np
+
 from adapters.engines.builtin.catalogue import AUTO, Catalogue
 from adapters.engines.builtin.level import levelled
 from adapters.engines.builtin.speaking import Job, SentenceSpeaking
@@ -145,6 +147,8 @@ class BuiltinEngine:
             raise
         except Exception as error:
             raise EngineFault("The built-in voice failed on this text.") from error
+        if not all(np.isfinite(part).all() for part in parts):
+            raise EngineFault("The built-in voice made a broken sound of this text.")
         pause_samples = 0 if job.last else self._settings.sentence_pause_ms * SAMPLE_RATE_HZ // 1000
         return levelled(parts, entry.gain_db, pause_samples)
 

@@ -17,7 +17,7 @@ from adapters.engines.builtin.readings import written_out
 from adapters.engines.builtin.synthesis import Stop, VoiceEntry
 from adapters.engines.builtin.text import pieces
 from adapters.engines.rows import chunk_frames
-from sidecar.faults import EngineFault, EngineLost
+from sidecar.faults import EngineLost
 from sidecar.ports import FRAME_SAMPLES, AudioChunk, Pcm, Utterance
 
 _SILENCE_FRAMES = 2
@@ -105,29 +105,30 @@ class SentenceSpeaking:
         return self._submit(job, self._stop)
 
     async def _speak(self) -> AsyncIterator[AudioChunk]:
-        done = 0
+        done, position = 0, 0
         try:
-            for position in range(len(self._sentences)):
+            while self.job is not None:
                 pcm = await self._result()
-                if self._end.done():
-                    break
-                self.job = self._begin(position + 1) if self._wants_more(done + len(pcm)) else None
+                if self._ended():
+                    return
+                position += 1
+                self.job = self._begin(position) if self._wants_more(done + len(pcm)) else None
                 for piece in self._cut(pcm, done):
+                    await asyncio.sleep(0)
+                    if self._ended():
+                        return
                     yield AudioChunk(piece, done)
                     done += len(piece)
-                    await asyncio.sleep(0)
-                    if self._end.done():
-                        break
-                if self.job is None or self._end.done():
-                    break
-            if self._end.done():
-                if self._end.result() == "lost" and self.job is not None:
-                    raise EngineLost("The built-in engine was stopped.")
-            elif done == 0:
+            if done == 0 and not self._ended():
                 yield AudioChunk(np.zeros(_SILENCE_FRAMES * FRAME_SAMPLES, np.float32), 0)
         finally:
             self._stop.request()
             self._leave(self)
+
+    def _ended(self) -> bool:
+        if self._end.done() and self._end.result() == "lost":
+            raise EngineLost("The built-in engine was stopped.")
+        return self._end.done()
 
     async def _result(self) -> Pcm:
         if self.job is None or self._end.done():
@@ -137,10 +138,7 @@ class SentenceSpeaking:
         await asyncio.wait(either, return_when=asyncio.FIRST_COMPLETED)
         if not result.done() or result.cancelled():
             return np.zeros(0, np.float32)
-        pcm = result.result()
-        if not np.isfinite(pcm).all():
-            raise EngineFault("The built-in voice made a broken sound of this text.")
-        return pcm
+        return result.result()
 
     def _wants_more(self, samples: int) -> bool:
         return self._max_frames is None or samples < max(1, self._max_frames) * FRAME_SAMPLES
