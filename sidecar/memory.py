@@ -28,6 +28,10 @@ class DialogMemory:
         self._clock = clock
         self.ttl_s = ttl_s
 
+    def use(self, store: Store) -> None:
+        """Keep turns in another store from now on."""
+        self._store = store
+
     def expiry(self) -> int:
         """Unix seconds at which a turn spoken now will be forgotten."""
         return int(self._clock.unix_s()) + self.ttl_s

@@ -6,8 +6,8 @@ import asyncio
 import codecs
 import os
 import sys
-from collections.abc import AsyncIterator
-from contextlib import aclosing
+from collections.abc import AsyncIterator, Iterator
+from contextlib import aclosing, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import BinaryIO
@@ -91,13 +91,25 @@ def _format(options: SayOptions) -> str:
     return format
 
 
-def _sink(output: str) -> BinaryIO:
+@contextmanager
+def _sink(output: str) -> Iterator[BinaryIO]:
+    """Where the bytes go. A file that stayed empty because nothing could be spoken is not left behind."""
     if output == _TO_STDOUT:
-        return os.fdopen(os.dup(sys.stdout.fileno()), "wb")
+        with os.fdopen(os.dup(sys.stdout.fileno()), "wb") as pipe:
+            yield pipe
+        return
+    path = Path(output)
     try:
-        return open(output, "wb")
+        file = path.open("wb")
     except OSError as error:
         raise ConfigError([f"cannot write {output}: {error.strerror}"]) from None
+    try:
+        with file:
+            yield file
+    except BaseException:
+        if path.is_file() and path.stat().st_size == 0:
+            path.unlink()
+        raise
 
 
 async def _whole(text: str) -> AsyncIterator[str]:

@@ -37,6 +37,7 @@ def build(config: Config) -> Service:
         metrics=Metrics(),
         gate=Gate([key.reveal() for key in config.auth.api_keys]),
         memory=DialogMemory(store, clock, int(config.chat.dialog_ttl_s)),
+        spare_store=LocalStore(None),
     )
     _check_voices(service)
     return service

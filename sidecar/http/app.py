@@ -84,7 +84,10 @@ async def _start_store(service: Service) -> None:
     except StoreUnavailable as fault:
         if service.config.store.required:
             raise
-        log.warning("starting without the store: %s", fault.message)
+        log.warning("keeping dialogs in memory only: %s", fault.message)
+        service.store = service.spare_store
+        service.memory.use(service.store)
+        await service.store.start()
 
 
 async def _warm_up(service: Service) -> None:

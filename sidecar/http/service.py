@@ -38,6 +38,7 @@ class Service:
     metrics: Metrics
     gate: Gate
     memory: DialogMemory
+    spare_store: Store
     ready: asyncio.Event = field(default_factory=asyncio.Event)
     warmed: asyncio.Event = field(default_factory=asyncio.Event)
     not_ready_reason: str = "starting"
