@@ -48,7 +48,8 @@ class SegmentOptions:
     """How to cut.
 
     ``granularity``: ``sentence``; ``clause`` also cuts at clause marks; ``none`` only where the layout (paragraph,
-    list item, code block) or ``max_chars`` demands it. ``language``: ISO 639-1 code or ``auto``; a hint only.
+    list item, code block) or ``max_chars`` demands it. ``language``: ISO 639-1 code or ``auto``; no
+    rule depends on it yet, those of all languages apply at once.
     ``first_by_clause``: the first spoken segment may end at a clause mark, for early sound (not with ``none``).
     ``max_chars``: no ``spoken`` is longer. ``starts_in_think``: the prompt already opened a reasoning block.
     Raises ``ValueError`` for an unknown granularity or a ``max_chars`` under ``MIN_MAX_CHARS``.

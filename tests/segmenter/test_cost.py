@@ -28,7 +28,7 @@ _TEXTS = (
     ),
     *('He said "a. B ', "(a. B ", "*a ", "`a ", "| a ", "\n\n", "> ", "1. ", "a<b "),
 )
-_CHARS = 2_400
+_CHARS = 1_600
 
 
 def _calls(feed: object, text: str, step: int) -> int:
