@@ -32,12 +32,12 @@ _MAX_MIXED = 4
 # Name, first language, gain to -20 LUFS (pyloudnorm over ten trimmed sentences), description. The two German
 # voices were trained on Italian: it has the sounds that the English ones lack.
 _VOICES = (
-    ("af_heart", "en", 2.6, "American English, female (Kokoro)"),
-    ("am_michael", "en", 2.6, "American English, male (Kokoro)"),
-    ("bf_emma", "en", 2.6, "British English, female (Kokoro)"),
-    ("bm_george", "en", 2.6, "British English, male (Kokoro)"),
-    ("im_nicola", "de", 2.6, "German with a foreign accent, male (Kokoro)"),
-    ("if_sara", "de", 2.6, "German with a foreign accent, female (Kokoro)"),
+    ("af_heart", "en", 2.1, "American English, female (Kokoro)"),
+    ("am_michael", "en", 4.0, "American English, male (Kokoro)"),
+    ("bf_emma", "en", -0.1, "British English, female (Kokoro)"),
+    ("bm_george", "en", 1.5, "British English, male (Kokoro)"),
+    ("im_nicola", "de", -0.3, "German with a foreign accent, male (Kokoro)"),
+    ("if_sara", "de", -5.5, "German with a foreign accent, female (Kokoro)"),
 )
 
 
