@@ -9,17 +9,18 @@ from collections.abc import AsyncGenerator, Mapping
 from contextlib import AsyncExitStack, aclosing
 from typing import Any
 
+import numpy as np
 from litestar import Request, post
 from litestar.types import ASGIApp
 
 from sidecar.chat_turn import ChatTurn, ChoiceOver, Heard, Passed, TurnEvent, Words
 from sidecar.core.chat import ChatChunks, MessageBuilder, audio_tokens, spoken_usage
-from sidecar.core.dialog import SpokenTurn, audio_references, continued, resolved_messages
+from sidecar.core.dialog import AudioReference, SpokenTurn, audio_references, continued, resolved_messages
 from sidecar.core.events import ReplyAudio, SegmentEnded, SegmentStarted
-from sidecar.faults import Fault
+from sidecar.faults import Fault, StoreUnavailable
 from sidecar.gate import Caller
 from sidecar.http.chat_fields import AudioWish, audio_wish, upstream_body, wants_audio
-from sidecar.http.service import Service
+from sidecar.http.service import Injected, Service
 from sidecar.http.speech_fields import iso_language
 from sidecar.http.wire import (
     BodyStream,
@@ -34,48 +35,72 @@ from sidecar.http.wire import (
     unless_gone,
 )
 from sidecar.memory import new_audio_id
-from sidecar.ports import SAMPLE_RATE_HZ, ChatOpened, ChatStream, Pcm
+from sidecar.ports import FRAME_SAMPLES, SAMPLE_RATE_HZ, ChatOpened, ChatStream, Pcm
 from sidecar.reply import Reply, Voicing
 from voices.seeds import new_dialog_seed
 
 log = logging.getLogger(__name__)
 
+_SILENCE: Pcm = np.zeros(FRAME_SAMPLES, np.float32)
+_SSE_HEADERS = {"cache-control": "no-cache", "x-accel-buffering": "no"}
+"""No proxy may keep events back."""
+
 
 @post("/v1/chat/completions", status_code=200)
-async def chat_completions(request: Request[Any, Any, Any], service: Service) -> ASGIApp:
+async def chat_completions(request: Request[Any, Any, Any], service: Injected) -> ASGIApp:
     """Text-only requests pass through byte for byte; with audio in ``modalities`` the answer is spoken."""
+    named = request_id(request)
     try:
         caller = service.authenticate(request)
         require_json(request)
         server = service.config.server
         raw = await read_body(request, server.max_body_bytes, server.body_timeout_s)
-        body = parse_object(raw)
-        headers = {**dict(request.headers), "x-request-id": request_id(request)}
-        references = audio_references(body.get("messages"))
-        wish = audio_wish(body, service.voices) if wants_audio(body) else None
-        turns = await service.memory.recall(caller.tenant, (r.audio_id for r in references)) if references else {}
-        messages = resolved_messages(body["messages"], references, turns) if references else None
-        if wish is None:
-            if messages is not None:
-                raw = to_json({**body, "messages": messages})
-            return await _passed_through(service, raw, headers)
-        voicing = _voicing(wish, continued(references, turns))
-        stack = AsyncExitStack()
-        try:
-            await stack.enter_async_context(service.place(caller, wish.n))
-            stream = await service.llm.stream(upstream_body(body, messages), headers)
-            stack.push_async_callback(stream.aclose)
-            spoken = SpokenAnswer(service, caller, wish, voicing, stream, _chars(body.get("messages")))
-            if wish.stream:
-                return spoken.streamed(stack, headers["x-request-id"])
-            async with stack:
-                return await unless_gone(request, spoken.whole(headers["x-request-id"], request))
-        except BaseException:
-            await stack.aclose()
-            raise
+        # A client may also leave while the model has not yet answered at all.
+        return await unless_gone(request, _answer(request, service, caller, raw, named))
     except Fault as fault:
         service.metrics.fault(fault.code)
-        return fault_response(fault, openai_error).to_asgi_response(app=None, request=request)
+        response = fault_response(fault, openai_error)
+        response.headers.setdefault("x-request-id", named)
+        return response.to_asgi_response(app=None, request=request)
+
+
+async def _answer(request: Request[Any, Any, Any], service: Injected, caller: Caller, raw: bytes, named: str) -> ASGIApp:
+    body = parse_object(raw)
+    headers = {**dict(request.headers), "x-request-id": named}
+    references = audio_references(body.get("messages"))
+    wish = audio_wish(body, service.voices) if wants_audio(body) else None
+    turns = await _recalled(service, caller, references)
+    messages = resolved_messages(body["messages"], references, turns) if references else None
+    if wish is None:
+        if messages is not None:
+            raw = to_json({**body, "messages": messages})
+        return await _passed_through(service, raw, headers)
+    voicing = _voicing(wish, continued(references, turns))
+    stack = AsyncExitStack()
+    try:
+        await stack.enter_async_context(service.place(caller, wish.n))
+        stream = await service.llm.stream(upstream_body(body, messages), headers)
+        stack.push_async_callback(stream.aclose)
+        spoken = SpokenAnswer(service, caller, wish, voicing, stream, _chars(body.get("messages")))
+        if wish.stream:
+            return spoken.streamed(stack, named)
+        async with stack:
+            return await spoken.whole(request, named)
+    except BaseException:
+        await stack.aclose()
+        raise
+
+
+async def _recalled(service: Service, caller: Caller, references: list[AudioReference]) -> dict[str, SpokenTurn]:
+    """What is remembered; a store that is away matters only to a message that does not bring its own words."""
+    if not references:
+        return {}
+    try:
+        return await service.memory.recall(caller.tenant, (reference.audio_id for reference in references))
+    except StoreUnavailable:
+        if not all(reference.has_words for reference in references):
+            raise
+        return {}
 
 
 def _voicing(wish: AudioWish, dialog: tuple[int, int] | None) -> Voicing:
@@ -103,10 +128,11 @@ async def _passed_through(service: Service, raw: bytes, headers: Mapping[str, st
         finally:
             await answer.aclose()
 
+    is_sse = answer.headers.get("content-type", "").startswith("text/event-stream")
     return BodyStream(
         source(),
         status=answer.status,
-        headers={"x-request-id": headers["x-request-id"], **answer.headers},
+        headers={"x-request-id": headers["x-request-id"], **answer.headers, **(_SSE_HEADERS if is_sse else {})},
         slow_consumer_s=service.config.server.slow_consumer_s,
     )
 
@@ -168,8 +194,8 @@ class SpokenAnswer:
             raise
         finally:
             self._timer.ended(self._service.clock.now_ms(), outcome)
-            for choice in set(range(self._wish.n)) - over:
-                await self._remember(choice, self._turn.spoken_text(choice))
+            for choice in set(range(self._wish.n)) - over if self._wish.stream else ():
+                await self._remember(choice, self._turn.heard_text(choice))
 
     async def _remember(self, choice: int, transcript: str) -> None:
         if transcript:
@@ -178,7 +204,7 @@ class SpokenAnswer:
             await asyncio.shield(remembering)
 
     # ------------------------------------------------------------ whole
-    async def whole(self, request_id: str, request: Request[Any, Any, Any]) -> ASGIApp:
+    async def whole(self, request: Request[Any, Any, Any], request_id: str) -> ASGIApp:
         """The ``chat.completion`` object."""
         messages = [MessageBuilder() for _ in range(self._wish.n)]
         encoders = [self._service.codec.start(self._wish.format) for _ in range(self._wish.n)]
@@ -198,6 +224,9 @@ class SpokenAnswer:
                     audio[event.choice].append(await asyncio.to_thread(encoder.feed, event.event.pcm))
         choices = []
         for index in range(self._wish.n):
+            if self._transcripts[index] and not self._turn.samples(index):
+                # Nothing of it could be spoken; a file without a single sample is none.
+                audio[index].append(await asyncio.to_thread(encoders[index].feed, _SILENCE))
             audio[index].append(await asyncio.to_thread(encoders[index].finish))
             choices.append(
                 {
@@ -245,8 +274,7 @@ class SpokenAnswer:
             headers={
                 **self._upstream_headers,
                 "content-type": "text/event-stream; charset=utf-8",
-                "cache-control": "no-cache",
-                "x-accel-buffering": "no",
+                **_SSE_HEADERS,
                 "x-request-id": request_id,
             },
             slow_consumer_s=server.slow_consumer_s,
@@ -267,7 +295,9 @@ class SpokenAnswer:
                         self._note_sent(event)
             if chunks is not None:
                 yield _data(chunks.usage(self._usage())) + b"data: [DONE]\n\n"
-        except Fault as fault:
+        except Exception as error:
+            # SDKs take a body that merely ends for a whole one.
+            fault = error if isinstance(error, Fault) else Fault("Internal error.")
             self._service.metrics.fault(fault.code)
             yield b"data: " + to_json(openai_error(fault)) + b"\n\n"
             raise

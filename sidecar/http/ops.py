@@ -5,10 +5,11 @@ from __future__ import annotations
 from typing import Any
 
 from litestar import HttpMethod, Request, Response, route
+from litestar.params import FromPath
 from litestar.types import ASGIApp
 
 from sidecar.faults import Fault, UnknownModel
-from sidecar.http.service import Service
+from sidecar.http.service import Injected, Service
 from sidecar.http.wire import fault_response, json_response, openai_error
 
 _READ = (HttpMethod.GET, HttpMethod.HEAD)
@@ -19,7 +20,7 @@ _CREATED = 1_764_000_000
 
 
 @route("/health", http_method=_READ)
-async def health(service: Service) -> Response[bytes]:
+async def health(service: Injected) -> Response[bytes]:
     """Healthy once it can speak. JSON, so that no client takes it for another server."""
     state = await service.engine.health()
     if not service.ready.is_set():
@@ -36,7 +37,7 @@ async def live() -> Response[bytes]:
 
 
 @route("/ready", http_method=_READ)
-async def ready(service: Service) -> Response[bytes]:
+async def ready(service: Injected) -> Response[bytes]:
     """Ready after the warm-up synthesis."""
     state = await service.engine.health()
     if service.ready.is_set() and state.ok:
@@ -46,7 +47,7 @@ async def ready(service: Service) -> Response[bytes]:
 
 
 @route("/metrics", http_method=_READ)
-async def metrics(service: Service) -> Response[bytes]:
+async def metrics(service: Injected) -> Response[bytes]:
     """Prometheus text."""
     service.metrics.engine_rows((await service.engine.health()).active_rows)
     body, media_type = service.metrics.render()
@@ -62,7 +63,7 @@ def _speech_models(service: Service) -> list[dict[str, Any]]:
 
 
 @route(["/v1/models", "/v1/"], http_method=_READ)
-async def models(request: Request[Any, Any, Any], service: Service) -> ASGIApp:
+async def models(request: Request[Any, Any, Any], service: Injected) -> ASGIApp:
     """Speech models first, then the upstream's; an upstream that is away only shortens the list."""
     try:
         _check_list(request, service)
@@ -79,7 +80,7 @@ async def models(request: Request[Any, Any, Any], service: Service) -> ASGIApp:
 
 
 @route("/v1/models/{model_id:path}", http_method=_READ)
-async def model(request: Request[Any, Any, Any], service: Service, model_id: str) -> ASGIApp:
+async def model(request: Request[Any, Any, Any], service: Injected, model_id: FromPath[str]) -> ASGIApp:
     """One model card; ids may contain slashes. Raises the upstream's own error for what it does not know."""
     name = str(model_id).lstrip("/")
     try:
@@ -93,7 +94,7 @@ async def model(request: Request[Any, Any, Any], service: Service, model_id: str
 
 
 @route("/v1/audio/models", http_method=_READ)
-async def audio_models(request: Request[Any, Any, Any], service: Service) -> ASGIApp:
+async def audio_models(request: Request[Any, Any, Any], service: Injected) -> ASGIApp:
     """The speech models, as pickers read them."""
     try:
         _check_list(request, service)
@@ -104,7 +105,7 @@ async def audio_models(request: Request[Any, Any, Any], service: Service) -> ASG
 
 
 @route("/v1/audio/voices", http_method=_READ)
-async def voices(request: Request[Any, Any, Any], service: Service) -> ASGIApp:
+async def voices(request: Request[Any, Any, Any], service: Injected) -> ASGIApp:
     """Voice names as vLLM-Omni lists them; ``details`` has the readable names."""
     try:
         _check_list(request, service)

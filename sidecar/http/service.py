@@ -10,6 +10,7 @@ from functools import cached_property
 from typing import Any
 
 from litestar.connection import ASGIConnection
+from litestar.di import NamedDependency
 
 from segmenter import SegmentOptions
 from sidecar.config import Config
@@ -114,3 +115,7 @@ class Service:
             raise TooBusy("All places are taken; try again.", retry_after_s=1.0) from None
         finally:
             del self._admitted[id(ticket)]
+
+
+Injected = NamedDependency[Service]
+"""The type of an endpoint's ``service`` argument."""

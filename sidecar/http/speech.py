@@ -16,7 +16,7 @@ from msgspec import UNSET
 
 from segmenter import speakable
 from sidecar.faults import BadRequest, EngineFault, Fault, UnknownModel
-from sidecar.http.service import Service
+from sidecar.http.service import Injected, Service
 from sidecar.http.speech_fields import SAMPLE_RATES_HZ, SpeechBody, convert_body
 from sidecar.http.wire import (
     BodyStream,
@@ -49,7 +49,7 @@ class SpeechRequest:
 
 
 @post("/v1/audio/speech", status_code=200)
-async def speech(request: Request[Any, Any, Any], service: Service) -> ASGIApp:
+async def speech(request: Request[Any, Any, Any], service: Injected) -> ASGIApp:
     """Speak one text. Every error before the first byte is a plain HTTP answer in the endpoint's own form."""
     render = omni_error
     try:

@@ -29,7 +29,7 @@ from sidecar.core.session import (
     UnitText,
 )
 from sidecar.faults import BadRequest, Fault, Forbidden, TooBusy, UnknownModel, UnsupportedByEngine
-from sidecar.http.service import Service
+from sidecar.http.service import Injected, Service
 from sidecar.http.speech_fields import SessionConfig, convert_config
 from sidecar.http.wire import TRANSPORT, fault_headers, openai_error, to_json
 from sidecar.ports import SAMPLE_RATE_HZ, AudioEncoder, Utterance
@@ -43,7 +43,7 @@ _KEY_PROTOCOL = "openai-insecure-api-key."
 
 
 @websocket("/v1/audio/speech/stream")
-async def speech_stream(socket: WebSocket[Any, Any, Any], service: Service) -> None:
+async def speech_stream(socket: WebSocket[Any, Any, Any], service: Injected) -> None:
     """One speech socket, from the handshake to the close."""
     try:
         subprotocol = _admit(socket, service)

@@ -14,6 +14,7 @@ from typing import Any, TypeVar, cast
 
 import msgspec
 from litestar import Request, Response
+from litestar.exceptions import InternalServerException
 from litestar.types import Message, Receive, Scope, Send
 
 from sidecar.faults import BadRequest, ClientGone, Fault, SlowConsumer, TooLarge, UpstreamRefused
@@ -86,7 +87,10 @@ def request_id(request: Request[Any, Any, Any]) -> str:
 
 
 async def read_body(request: Request[Any, Any, Any], max_bytes: int, timeout_s: float) -> bytes:
-    """The whole body. Raises ``TooLarge`` as soon as it is too long, ``BadRequest`` if it does not arrive in time."""
+    """The whole body.
+
+    Raises ``TooLarge`` as soon as it is too long, ``BadRequest`` if it does not arrive in time, ``ClientGone``.
+    """
     declared = request.headers.get("content-length", "0")
     if declared.isdigit() and int(declared) > max_bytes:
         raise TooLarge(f"The body is larger than {max_bytes} bytes.")
@@ -99,6 +103,8 @@ async def read_body(request: Request[Any, Any, Any], max_bytes: int, timeout_s: 
                     raise TooLarge(f"The body is larger than {max_bytes} bytes.")
     except TimeoutError:
         raise BadRequest("The request body did not arrive in time.") from None
+    except InternalServerException:
+        raise ClientGone("The client hung up.") from None
     return bytes(body)
 
 
