@@ -6,6 +6,7 @@ import asyncio
 from collections.abc import AsyncGenerator, Callable
 from contextlib import AsyncExitStack
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any
 
 from segmenter import ReasoningFilter
@@ -16,6 +17,9 @@ from sidecar.reply import Reply, fatal
 
 QUEUE_EVENTS = 16
 """Events that may wait for the client; beyond it the model and the engine are held back."""
+
+QUEUE_CHUNKS = 1
+"""Chunks of audio of one choice among them: a chunk may last for seconds."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,8 +65,9 @@ class _Choice:
     visible: ReasoningFilter
     finish_reason: str | None = None
     samples: int = 0
-    refused: bool = False
-    spoken_text: list[str] = field(default_factory=list)
+    begun: str = ""
+    heard_text: list[str] = field(default_factory=list)
+    audio_room: asyncio.Semaphore = field(default_factory=partial(asyncio.Semaphore, QUEUE_CHUNKS))
 
 
 class ChatTurn:
@@ -78,12 +83,12 @@ class ChatTurn:
         self.usage: dict[str, Any] | None = None
 
     def samples(self, choice: int) -> int:
-        """Samples of this choice that have been handed out."""
+        """Samples of this choice that the engine has delivered; at the end of the turn all were handed out."""
         return self._choices[choice].samples
 
-    def spoken_text(self, choice: int) -> str:
-        """The text of the segments that have begun to sound: what may have been heard so far."""
-        return "".join(self._choices[choice].spoken_text).strip()
+    def heard_text(self, choice: int) -> str:
+        """The text of the segments whose sound the reader has begun to take: what may have been heard so far."""
+        return "".join(self._choices[choice].heard_text).strip()
 
     async def events(self) -> AsyncGenerator[TurnEvent, None]:
         """Everything that happens, in order; raises the fault that ended the turn early."""
@@ -99,14 +104,28 @@ class ChatTurn:
             while over < len(self._choices):
                 event = await self._queue.get()
                 if isinstance(event, UpstreamFaultAtEnd):
-                    broken = event.fault
+                    broken = broken or event.fault
                 elif isinstance(event, BaseException):
                     raise event
                 elif broken is None or not isinstance(event, ChoiceOver):
                     yield event
+                    self._taken(event)
                 over += isinstance(event, ChoiceOver)
             if broken is not None:
                 raise broken
+
+    def _taken(self, event: TurnEvent) -> None:
+        """The reader came back for more: it has dealt with this one."""
+        if not isinstance(event, Heard):
+            return
+        choice = self._choices[event.choice]
+        if isinstance(event.event, SegmentStarted):
+            choice.begun = event.event.segment.text
+        elif isinstance(event.event, ReplyAudio):
+            choice.audio_room.release()
+            if choice.begun:
+                choice.heard_text.append(choice.begun)
+                choice.begun = ""
 
     async def _read_model(self) -> None:
         try:
@@ -125,7 +144,10 @@ class ChatTurn:
             await self._queue.put(error)
             return
         for index, choice in self._choices.items():
-            await self._speak(index, choice, choice.visible.flush())
+            try:
+                await self._speak(index, choice, choice.visible.flush())
+            except Fault as fault:
+                await self._queue.put(UpstreamFaultAtEnd(fault))
             choice.reply.finish()
 
     async def _take(self, delta: ChatDelta) -> None:
@@ -152,10 +174,9 @@ class ChatTurn:
     async def _play(self, index: int, choice: _Choice) -> None:
         try:
             async for event in choice.reply.events():
-                if isinstance(event, SegmentStarted):
-                    choice.spoken_text.append(event.segment.text)
-                elif isinstance(event, ReplyAudio):
+                if isinstance(event, ReplyAudio):
                     choice.samples += len(event.pcm)
+                    await choice.audio_room.acquire()
                 elif isinstance(event, SegmentEnded) and (fault := fatal(event, choice.samples > 0)):
                     raise fault
                 await self._queue.put(Heard(index, event))

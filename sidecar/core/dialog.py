@@ -13,6 +13,8 @@ from typing import Any
 from sidecar.faults import BadRequest, UnknownAudio
 
 MAX_ID_CHARS = 128
+MAX_REFERENCES = 1_000
+"""Spoken replies that one request may refer to: each of them is looked up."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,18 +60,27 @@ class SpokenTurn:
 
 @dataclass(frozen=True, slots=True)
 class AudioReference:
-    """An assistant message that carries ``audio``: its place, its id, and the transcript it brings, if any."""
+    """An assistant message that carries ``audio``: its place, its id, and the transcript it brings, if any.
+
+    ``has_content``: it brings its words as ``content``.
+    """
 
     position: int
     audio_id: str
     transcript: str | None
+    has_content: bool = False
+
+    @property
+    def has_words(self) -> bool:
+        """It can be read without what was remembered."""
+        return self.has_content or self.transcript is not None
 
 
 def audio_references(messages: Any) -> list[AudioReference]:
     """The assistant messages that refer to spoken replies.
 
     People also append the SDK's message object whole, with data and transcript. Raises ``BadRequest`` for a
-    reference without a usable id.
+    reference without a usable id, and for more than ``MAX_REFERENCES``.
     """
     if not isinstance(messages, Sequence) or isinstance(messages, str | bytes):
         return []
@@ -84,7 +95,9 @@ def audio_references(messages: Any) -> list[AudioReference]:
                 "An assistant message's 'audio' must be an object with an 'id'.",
                 param=f"messages[{position}].audio",
             )
-        found.append(AudioReference(position, audio_id, _transcript(audio)))
+        found.append(AudioReference(position, audio_id, _transcript(audio), bool(message.get("content"))))
+        if len(found) > MAX_REFERENCES:
+            raise BadRequest(f"The messages refer to more than {MAX_REFERENCES} spoken replies.", param="messages")
     return found
 
 
