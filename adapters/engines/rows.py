@@ -24,11 +24,11 @@ class Rows:
         self._wait_ms = wait_ms
         self._sleep = sleep
         self._waiting: deque[asyncio.Future[None]] = deque()
-        self._closed = False
+        self.closed = False
 
     async def take(self) -> None:
         """Wait for a row and hold it; raises ``EngineOverloaded`` or ``EngineLost`` (closed)."""
-        if self._closed:
+        if self.closed:
             raise EngineLost("The speech engine is not running.")
         if self.active < self.size and not self._waiting:
             self.active += 1
@@ -60,7 +60,7 @@ class Rows:
 
     def close(self) -> None:
         """End every wait with ``EngineLost``. Idempotent."""
-        self._closed = True
+        self.closed = True
         while self._waiting:
             turn = self._waiting.popleft()
             if not turn.done():

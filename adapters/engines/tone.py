@@ -139,6 +139,9 @@ class ToneEngine:
         if fault == "open":
             raise EngineFault("The tone engine was told to refuse this utterance.")
         await self._rows.take()
+        if self._rows.closed:  # after the row was promised
+            self._rows.give()
+            raise EngineLost("The tone engine was stopped.")
         speaking = _ToneSpeaking(utterance, self._settings, self._clock, fault, self._leave)
         self._speaking.add(speaking)
         return speaking

@@ -359,6 +359,21 @@ async def test_close_ends_speaking_and_waiting_with_engine_lost(subject: Subject
     assert await freed(made)
 
 
+async def test_close_catches_an_utterance_that_was_just_given_its_row(subject: Subject) -> None:
+    made = subject.make(1, 60_000)
+    await made.start()
+    first = await made.open(utterance(subject))
+    assert len(await chunks_of(first)) > 0
+    second = await made.open(utterance(subject))
+    waiting = asyncio.ensure_future(made.open(utterance(subject)))
+    await asyncio.sleep(0)
+    second.cancel()
+    await made.close()
+    with pytest.raises(EngineLost):
+        await waiting
+    assert await freed(made)
+
+
 async def test_close_in_the_last_sentence_does_not_look_like_its_end(subject: Subject) -> None:
     made = subject.make(1, 2_000)
     await made.start()

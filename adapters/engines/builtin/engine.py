@@ -88,13 +88,18 @@ class BuiltinEngine:
         if self._state == "running":
             return
         self._catalogue.entry(self._settings.voice)
-        self._workers = ThreadPoolExecutor(self._settings.threads, thread_name_prefix="builtin-voice")
+        workers = ThreadPoolExecutor(self._settings.threads, thread_name_prefix="builtin-voice")
         try:
-            await asyncio.get_running_loop().run_in_executor(self._workers, self._catalogue.load, self._settings.voice)
-        except Fault:
-            raise
-        except Exception as error:
+            await asyncio.get_running_loop().run_in_executor(workers, self._catalogue.load, self._settings.voice)
+        except BaseException as error:
+            workers.shutdown(wait=False, cancel_futures=True)
+            if isinstance(error, Fault) or not isinstance(error, Exception):
+                raise
             raise EngineFault("The built-in voices cannot be loaded; reinstall hibari-tts and onnxruntime.") from error
+        if self._rows.closed:  # meanwhile
+            workers.shutdown(wait=True)
+            raise EngineLost("The built-in engine was stopped.")
+        self._workers = workers
         self._state = "running"
 
     async def open(self, utterance: Utterance) -> SentenceSpeaking:
@@ -103,6 +108,9 @@ class BuiltinEngine:
             raise EngineLost("The built-in engine is not running.")
         choice = self._catalogue.choose(utterance.text, utterance.voice, utterance.language)
         await self._rows.take()
+        if self._rows.closed:  # after the row was promised
+            self._rows.give()
+            raise EngineLost("The built-in engine was stopped.")
         speaking = SentenceSpeaking(
             choice, utterance, self._settings.chunk_ramp_frames, submit=self._submit, leave=self._leave
         )

@@ -87,6 +87,7 @@ class PicoSynthesiser:
                 stdout=subprocess.PIPE,
                 stderr=subprocess.DEVNULL,
                 env={**os.environ, "MALLOC_MMAP_THRESHOLD_": "131072"},
+                start_new_session=True,  # a Ctrl-C in the terminal is for the server, which may want to drain
             )
         return self._child
 

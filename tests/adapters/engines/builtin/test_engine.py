@@ -120,6 +120,22 @@ async def test_an_unknown_default_voice_is_refused_at_start() -> None:
         await BuiltinEngine(BuiltinSettings(voice="nobody")).start()
 
 
+async def test_a_start_that_fails_says_so_and_can_be_repeated(monkeypatch: pytest.MonkeyPatch) -> None:
+    def fail(self: HibariSynthesiser) -> None:
+        raise OSError("/secret/path")
+
+    made = BuiltinEngine()
+    with monkeypatch.context() as broken:
+        broken.setattr(HibariSynthesiser, "load", fail)
+        with pytest.raises(EngineFault, match="reinstall") as failed:
+            await made.start()
+    assert "secret" not in failed.value.message
+    assert not (await made.health()).ok
+    await made.start()
+    assert len(await say(made, ENGLISH)) > FRAME_SAMPLES
+    await made.close()
+
+
 @pytest.mark.parametrize("text", ["...", "!", "", "🙂", "€"])
 async def test_nothing_to_say_is_a_short_silence(engine: BuiltinEngine, text: str) -> None:
     pcm = await say(engine, text)
