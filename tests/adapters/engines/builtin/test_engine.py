@@ -115,6 +115,16 @@ async def test_without_pico_the_refusal_says_what_to_install(monkeypatch: pytest
         await bare.close()
 
 
+async def test_a_mixture_is_asked_for_by_name(engine: BuiltinEngine) -> None:
+    if not kokoro.installed():
+        pytest.skip("the extra kokoro is not installed")
+    speaking = await engine.open(Utterance("Yes.", "af_heart:0.7+am_michael:0.3", 1))
+    assert speaking.language == "en"
+    assert len(await pcm_of(speaking)) > FRAME_SAMPLES
+    with pytest.raises(UnknownVoice, match="af_heart"):
+        await engine.open(Utterance("Yes.", "af_heart+heart", 1))
+
+
 async def test_an_unknown_default_voice_is_refused_at_start() -> None:
     with pytest.raises(UnknownVoice):
         await BuiltinEngine(BuiltinSettings(voice="nobody")).start()
