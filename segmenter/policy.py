@@ -26,12 +26,6 @@ GAP_LIMIT_CHARS = 500
 SILENT_LIMIT_CHARS = 2_000
 """Text that is not spoken leaves in silent segments of at most this many raw characters."""
 
-IDLE_DECIDE_MS = 100.0
-"""After a pause this long a sentence end that only waits for its next character is taken."""
-
-IDLE_FRAGMENT_MS = 400.0
-"""After a pause this long an unfinished sentence is spoken up to its last soft boundary."""
-
 _WIDE = re.compile(r"[\u1100-\u11ff\u3040-\u30ff\u3130-\u318f\u3400-\u9fff\uac00-\ud7a3\U00020000-\U0003ffff]")
 
 
@@ -51,7 +45,9 @@ class SegmentOptions:
     list item, code block) or ``max_chars`` demands it. ``language``: ISO 639-1 code or ``auto``; no
     rule depends on it yet, those of all languages apply at once.
     ``first_by_clause``: the first spoken segment may end at a clause mark, for early sound (not with ``none``).
-    ``max_chars``: no ``spoken`` is longer. ``starts_in_think``: the prompt already opened a reasoning block.
+    ``max_chars``: no ``spoken`` is longer. When the writer pauses for ``decide_after_ms``, a sentence end that only
+    waits for its next character is taken; after ``fragment_after_ms`` an unfinished sentence is spoken up to its
+    last soft boundary. ``starts_in_think``: the prompt already opened a reasoning block.
     Raises ``ValueError`` for an unknown granularity or a ``max_chars`` under ``MIN_MAX_CHARS``.
     """
 
@@ -60,6 +56,8 @@ class SegmentOptions:
     first_by_clause: bool = True
     max_chars: int = 300
     starts_in_think: bool = False
+    decide_after_ms: float = 100.0
+    fragment_after_ms: float = 400.0
 
     def __post_init__(self) -> None:
         if self.granularity not in get_args(Granularity):

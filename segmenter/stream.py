@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from segmenter.assemble import Assembler
-from segmenter.policy import IDLE_DECIDE_MS, IDLE_FRAGMENT_MS, SegmentOptions
+from segmenter.policy import SegmentOptions
 from segmenter.segment import Segment
 from segmenter.speakable import Cleaner
 
@@ -16,6 +16,7 @@ class SegmentStream:
     """
 
     def __init__(self, options: SegmentOptions = SegmentOptions()) -> None:  # noqa: B008 - frozen
+        self._options = options
         self._assembler = Assembler(options)
         self._cleaner = Cleaner(self._assembler, starts_in_think=options.starts_in_think)
         self._fed_chars = 0
@@ -38,15 +39,15 @@ class SegmentStream:
     def idle(self, silent_ms: float) -> list[Segment]:
         """The writer has paused for ``silent_ms``.
 
-        From 100 ms on a sentence end that only waits for its next character is taken ("Sure!", but not "3." or
-        "Dr."); from 400 ms on an unfinished sentence is spoken up to a clause mark or whole word. Never cuts in
-        mid-word. Does nothing after ``flush``.
+        From ``decide_after_ms`` on a sentence end that only waits for its next character is taken ("Sure!", but not
+        "3." or "Dr."); from ``fragment_after_ms`` on an unfinished sentence is spoken up to a clause mark or whole
+        word. Never cuts in mid-word. Does nothing after ``flush``.
         """
-        if self._flushed or silent_ms < IDLE_DECIDE_MS:
+        if self._flushed or silent_ms < self._options.decide_after_ms:
             return []
         if self._cleaner.settle():
             self._assembler.settle()
-        if silent_ms >= IDLE_FRAGMENT_MS:
+        if silent_ms >= self._options.fragment_after_ms:
             self._assembler.fragment()
         return self._assembler.take()
 

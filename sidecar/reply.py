@@ -38,7 +38,6 @@ class ReplyLimits:
     line: LineLimits = field(default_factory=LineLimits)
     unspoken_chars: int = 2_000
     max_chars: int = 65_536
-    idle_flush_ms: float = 400.0
 
 
 class ReplyObserver(Protocol):
@@ -71,6 +70,8 @@ class Reply:
         self._limits = limits
         self._observer = observer
         self._stream = SegmentStream(options)
+        self._pauses_ms = (min(options.decide_after_ms, options.fragment_after_ms), options.fragment_after_ms)
+        self._pauses_seen = 0
         self._line: SpeechLine[Segment] = SpeechLine(engine, limits.line, observer)
         self._queue: deque[tuple[Segment, float]] = deque()
         self._queued_chars = 0
@@ -104,6 +105,7 @@ class Reply:
         if self._fed_chars > self._limits.max_chars:
             raise TooLarge(f"The reply is longer than {self._limits.max_chars} characters.")
         self._last_feed_ms = self._clock.now_ms()
+        self._pauses_seen = 0
         self._enqueue(self._stream.feed(text))
         self._arrived.set()
         while self._queued_chars > self._limits.unspoken_chars:
@@ -147,18 +149,16 @@ class Reply:
                 async with asyncio.timeout(self._idle_left_s()):
                     await self._arrived.wait()
             except TimeoutError:
-                silent_ms = self._clock.now_ms() - self._last_feed_ms
-                self._enqueue(self._stream.idle(silent_ms))
-                if not self._queue:
-                    self._arrived.clear()
-                    await self._arrived.wait()
+                self._pauses_seen += 1
+                self._enqueue(self._stream.idle(self._pauses_ms[self._pauses_seen - 1]))
         return True
 
     def _idle_left_s(self) -> float | None:
-        if not self._stream.pending_chars:
+        """Seconds until the next pause that makes the segmenter decide; None when there is none left."""
+        if not self._stream.pending_chars or self._pauses_seen == len(self._pauses_ms):
             return None
         silent_ms = self._clock.now_ms() - self._last_feed_ms
-        return max(0.0, self._limits.idle_flush_ms - silent_ms) / 1000
+        return max(0.0, self._pauses_ms[self._pauses_seen] - silent_ms) / 1000
 
     def _utterance(self, segment: Segment, ready_ms: float | None) -> Utterance:
         voicing = self._voicing

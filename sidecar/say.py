@@ -64,9 +64,12 @@ async def say_text(config: Config, text: str | None, options: SayOptions) -> Non
             SystemClock(),
             voicing,
             SegmentOptions(
-                granularity=chat.granularity, first_by_clause=chat.first_by_clause, max_chars=chat.max_segment_chars
+                granularity=chat.granularity,
+                first_by_clause=chat.first_by_clause,
+                max_chars=chat.max_segment_chars,
+                fragment_after_ms=chat.idle_flush_ms,
             ),
-            ReplyLimits(LineLimits(chat.ahead_segments), chat.unspoken_chars, sys.maxsize, chat.idle_flush_ms),
+            ReplyLimits(LineLimits(chat.ahead_segments), chat.unspoken_chars, sys.maxsize),
         )
         source = _standard_input() if text is None else _whole(text)
         with _sink(options.output) as sink:

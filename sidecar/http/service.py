@@ -76,13 +76,16 @@ class Service:
     def reply_limits(self) -> ReplyLimits:
         """Bounds of one chat reply."""
         chat = self.config.chat
-        return ReplyLimits(self.line_limits(), chat.unspoken_chars, chat.max_reply_chars, chat.idle_flush_ms)
+        return ReplyLimits(self.line_limits(), chat.unspoken_chars, chat.max_reply_chars)
 
     def segment_options(self) -> SegmentOptions:
         """How a chat reply is cut."""
         chat = self.config.chat
         return SegmentOptions(
-            granularity=chat.granularity, first_by_clause=chat.first_by_clause, max_chars=chat.max_segment_chars
+            granularity=chat.granularity,
+            first_by_clause=chat.first_by_clause,
+            max_chars=chat.max_segment_chars,
+            fragment_after_ms=chat.idle_flush_ms,
         )
 
     def authenticate(self, connection: ASGIConnection[Any, Any, Any, Any]) -> Caller:
