@@ -97,7 +97,7 @@ def sound(body: bytes, format: str, pcm_rate_hz: int = 24_000) -> Sound:
     if format == "pcm":
         return Sound(np.frombuffer(body, "<i2") / 32_768, pcm_rate_hz)
     pieces = []
-    with av.open(io.BytesIO(body)) as container:
+    with av.open(io.BytesIO(body), mode="r") as container:
         rate_hz = container.streams.audio[0].rate
         for frame in container.decode(audio=0):
             assert frame.layout.nb_channels == 1
