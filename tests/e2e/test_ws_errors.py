@@ -22,8 +22,7 @@ CONFIG_CHARS = 8_192
 
 @pytest_asyncio.fixture(scope="module", loop_scope="module")
 async def talker() -> AsyncIterator[Running]:
-    limits = {"stream__max_message_chars": MESSAGE_CHARS, "stream__max_config_chars": CONFIG_CHARS}
-    async with running(**limits) as server:
+    async with running(stream__max_message_chars=MESSAGE_CHARS, stream__max_config_chars=CONFIG_CHARS) as server:
         yield server
 
 

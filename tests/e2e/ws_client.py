@@ -104,7 +104,18 @@ class SpeechSocket:
 
     async def unit(self, start: dict[str, Any] | None = None) -> Unit:
         """The next bracket, which nothing may interrupt."""
-        unit = Unit(start if start is not None else await self.expect("audio.start"))
+        return await self.finished(Unit(start if start is not None else await self.expect("audio.start")))
+
+    async def begun(self) -> Unit:
+        """The next bracket, once its first audio has come."""
+        unit = Unit(await self.expect("audio.start"))
+        first = await self.message()
+        assert isinstance(first, bytes), first
+        unit.frames.append(first)
+        return unit
+
+    async def finished(self, unit: Unit) -> Unit:
+        """The rest of a bracket."""
         assert unit.start["type"] == "audio.start", unit.start
         while not unit.done:
             message = await self.message()
@@ -139,12 +150,6 @@ class SpeechSocket:
         """Say an utterance and hear it."""
         await self.say(*texts)
         return await self.utterance()
-
-    async def first_audio(self) -> dict[str, Any]:
-        """The next start, once its first audio has come."""
-        start = await self.expect("audio.start")
-        assert isinstance(await self.message(), bytes)
-        return start
 
     async def silent(self) -> None:
         """Nothing has been sent: the next thing heard is the answer to a message that is none."""
