@@ -299,20 +299,36 @@ class _Tune:
         while done < count:
             at = (first + done) % self._ends[-1]
             position = bisect_right(self._ends, at)
-            length = min(self._ends[position] - at, count - done)
+            length = min(self._ends[position] - at, count - done, SAMPLE_RATE_HZ)
             pcm[done : done + length] = self._word(position, at, length)
             done += length
         return pcm
 
     def _word(self, position: int, at: int, length: int) -> Pcm:
+        """Part of one word, at most a second."""
         start = self._ends[position - 1] if position else 0
-        inside = np.arange(at - start, at - start + length)
-        left = self._ends[position] - start - inside
-        edge = np.minimum(np.minimum(inside, left), _FADE_SAMPLES).astype(np.float32)
-        tone: Pcm = _SINE[inside * self._hz(position) % SAMPLE_RATE_HZ]
-        return tone * edge * np.float32(_AMPLITUDE / _FADE_SAMPLES)
+        first, total = at - start, self._ends[position] - start
+        # A tone of whole Hz repeats after a second: no phase here is larger than 32 bits, and those are cheap.
+        begin = first % SAMPLE_RATE_HZ
+        phase = np.arange(begin, begin + length, dtype=np.int32) * np.int32(self._hz(position))
+        phase -= phase // np.int32(SAMPLE_RATE_HZ) * np.int32(SAMPLE_RATE_HZ)
+        tone: Pcm = _SINE.take(phase, mode="wrap")
+        tone *= _edge(first, length, total)
+        tone *= np.float32(_AMPLITUDE / _FADE_SAMPLES)
+        return tone
 
     def _hz(self, position: int) -> int:
         word = self._words[position].encode("utf-8", "surrogatepass")
         drawn = hashlib.blake2b(word + position.to_bytes(4, "big"), digest_size=4, key=self._key).digest()
         return self._base_hz + int.from_bytes(drawn, "big") % self._base_hz
+
+
+def _edge(first: int, length: int, total: int) -> Pcm:
+    """How loud each of ``length`` samples from ``first`` on is in a word of ``total``: it fades in and out."""
+    edge = np.full(length, _FADE_SAMPLES, np.float32)
+    rising = edge[: max(0, _FADE_SAMPLES - first)]
+    rising[:] = np.arange(first, first + len(rising))
+    near_end = max(0, total - _FADE_SAMPLES - first)
+    falling = edge[near_end:]
+    np.minimum(falling, total - first - near_end - np.arange(len(falling)), out=falling, casting="same_kind")
+    return edge
