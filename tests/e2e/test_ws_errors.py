@@ -257,7 +257,7 @@ async def test_no_config_for_too_long(start: Any) -> None:
 
 async def test_idle_for_too_long(start: Any) -> None:
     """Neither a slow generation nor its length counts as idle."""
-    slow = {"engine__tone_first_chunk_delay_ms": 400, "engine__warm_up": False}
+    slow = {"engine__tone_first_chunk_delay_ms": 1_200, "engine__warm_up": False}
     async with start(stream__idle_timeout_s=0.2, **slow) as hasty, opened(hasty, {}) as client:
         assert (await client.spoken("Slow.")).failed == [False]
         assert "Idle timeout" in await refused(client)
