@@ -70,7 +70,9 @@ class Reply:
         self._limits = limits
         self._observer = observer
         self._stream = SegmentStream(options)
-        self._pauses_ms = (min(options.decide_after_ms, options.fragment_after_ms), options.fragment_after_ms)
+        # Below decide_after_ms the segmenter does nothing at all, whatever fragment_after_ms says.
+        decide_ms = options.decide_after_ms
+        self._pauses_ms = (decide_ms, max(decide_ms, options.fragment_after_ms))
         self._pauses_seen = 0
         self._line: SpeechLine[Segment] = SpeechLine(engine, limits.line, observer)
         self._queue: deque[tuple[Segment, float]] = deque()

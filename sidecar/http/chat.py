@@ -64,7 +64,7 @@ async def chat_completions(request: Request[Any, Any, Any], service: Injected) -
         return response.to_asgi_response(app=None, request=request)
 
 
-async def _answer(request: Request[Any, Any, Any], service: Injected, caller: Caller, raw: bytes, named: str) -> ASGIApp:
+async def _answer(request: Request[Any, Any, Any], service: Service, caller: Caller, raw: bytes, named: str) -> ASGIApp:
     body = parse_object(raw)
     headers = {**dict(request.headers), "x-request-id": named}
     references = audio_references(body.get("messages"))

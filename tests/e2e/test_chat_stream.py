@@ -29,7 +29,7 @@ from tests.e2e.chat_helpers import (
     wire,
 )
 from tests.e2e.conftest import KEY, Running, running
-from tests.upstream_scripts import CODE, LETTERS, MARKDOWN, PLAIN, THOUGHT
+from tests.upstream_scripts import CODE, LETTERS, MARKDOWN, PLAIN, THOUGHT, pieces_of
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 
@@ -60,6 +60,7 @@ SCRIPTS = {
     "blank_finish": PLAIN,
     "never_streams": PLAIN,
     "parts": PLAIN,
+    "stray_line": "".join(pieces_of(PLAIN)[:12]) + PLAIN,
     "sound": "Hello.",
     "think": "Hello to you. How are you?",
     "think_split": "Spoken a < b.",
