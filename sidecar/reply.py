@@ -74,6 +74,8 @@ class Reply:
         decide_ms = options.decide_after_ms
         self._pauses_ms = (decide_ms, max(decide_ms, options.fragment_after_ms))
         self._pauses_seen = 0
+        self._pause_is_over = False
+        self._pause_timer: asyncio.TimerHandle | None = None
         self._line: SpeechLine[Segment] = SpeechLine(engine, limits.line, observer)
         self._queue: deque[tuple[Segment, float]] = deque()
         self._queued_chars = 0
@@ -108,8 +110,10 @@ class Reply:
             raise TooLarge(f"The reply is longer than {self._limits.max_chars} characters.")
         self._last_feed_ms = self._clock.now_ms()
         self._pauses_seen = 0
+        self._pause_is_over = False
         self._enqueue(self._stream.feed(text))
-        self._arrived.set()
+        if self._queue or self._pause_timer is None:
+            self._arrived.set()
         while self._queued_chars > self._limits.unspoken_chars:
             self._room.clear()
             await self._room.wait()
@@ -143,17 +147,38 @@ class Reply:
 
     async def _next_arrived(self) -> bool:
         """Wait for a segment; a model that pauses in mid-text has its pending words spoken. False at the end."""
-        while not self._queue:
-            if self._finished:
-                return False
-            self._arrived.clear()
-            try:
-                async with asyncio.timeout(self._idle_left_s()):
-                    await self._arrived.wait()
-            except TimeoutError:
-                self._pauses_seen += 1
-                self._enqueue(self._stream.idle(self._pauses_ms[self._pauses_seen - 1]))
+        try:
+            while not self._queue:
+                if self._finished:
+                    return False
+                if self._pause_is_over:
+                    self._pause_is_over = False
+                    self._pauses_seen += 1
+                    self._enqueue(self._stream.idle(self._pauses_ms[self._pauses_seen - 1]))
+                    continue
+                self._arrived.clear()
+                if self._pause_timer is None:
+                    self._watch_pause()
+                await self._arrived.wait()
+        finally:
+            if self._pause_timer is not None:
+                self._pause_timer.cancel()
+                self._pause_timer = None
         return True
+
+    def _watch_pause(self) -> None:
+        """Look again when the next pause would be over: the many tokens that complete nothing need wake nobody."""
+        left_s = self._idle_left_s()
+        self._pause_timer = None
+        if left_s is not None:
+            loop = asyncio.get_running_loop()
+            self._pause_timer = loop.call_later(left_s, self._look_for_pause, self._fed_chars)
+
+    def _look_for_pause(self, fed_chars: int) -> None:
+        self._watch_pause()
+        if fed_chars == self._fed_chars:
+            self._pause_is_over = True
+            self._arrived.set()
 
     def _idle_left_s(self) -> float | None:
         """Seconds until the next pause that makes the segmenter decide; None when there is none left."""
@@ -163,14 +188,14 @@ class Reply:
         return max(0.0, self._pauses_ms[self._pauses_seen] - silent_ms) / 1000
 
     def _utterance(self, segment: Segment, ready_ms: float | None) -> Utterance:
-        voicing = self._voicing
+        voicing, before = self._voicing, self._line.last_opened
         if ready_ms is not None and self._observer is not None:
             self._observer.segment_waited(self._clock.now_ms() - ready_ms)
         return Utterance(
             text=segment.spoken,
             voice=voicing.voice,
             seed=segment_seed(voicing.dialog_seed, voicing.reply_index, segment.index),
-            language=voicing.language or self._line.first_language,
+            language=voicing.language or (before.language if before is not None else None),
             instructions=voicing.instructions,
         )
 

@@ -163,6 +163,7 @@ class SpeechLine(Generic[Ticket]):
     """An ordered line of utterances over one engine. Use as an async context manager, from one event loop.
 
     One task calls ``say`` and ``end``, another reads ``events``; ``cancel_all`` may come from anywhere.
+    ``last_opened`` is what the engine accepted last (``make`` may look at it).
     """
 
     def __init__(self, engine: Engine, limits: LineLimits, observer: LineObserver | None = None) -> None:
@@ -173,7 +174,7 @@ class SpeechLine(Generic[Ticket]):
         self._arrived = asyncio.Event()
         self._places = asyncio.Semaphore(limits.ahead + 1)
         self._ended = False
-        self.first_language: str | None = None
+        self.last_opened: Opened[Ticket] | None = None
         self._tasks: set[asyncio.Task[None]] = set()
 
     async def __aenter__(self) -> Self:
@@ -238,8 +239,7 @@ class SpeechLine(Generic[Ticket]):
             if track.cancelled():
                 speaking.cancel()
                 return
-            self.first_language = self.first_language or speaking.language
-            track.opened = Opened(track.ticket, asked, speaking.language, speaking.text_tokens)
+            track.opened = self.last_opened = Opened(track.ticket, asked, speaking.language, speaking.text_tokens)
             track.settled.set()
             track.changed.set()
             async with aclosing(checked_chunks(speaking, self._limits.chunk_timeout_s)) as chunks:

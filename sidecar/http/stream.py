@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from contextlib import ExitStack
+from dataclasses import replace
 from functools import partial
 from typing import Any
 from urllib.parse import urlsplit
@@ -271,7 +272,12 @@ class _Conversation:
             raise UnsupportedByEngine(f"The engine '{name}' has no codec tokens.", param="output_mode")
         if config.word_timestamps:
             raise BadRequest("word_timestamps needs stream_audio, pcm and an aligner; none is loaded.")
-        return self._service.rules.utterance(config, unit.text.spoken, config.ref_audio, config.max_new_tokens)
+        asked = self._service.rules.utterance(config, unit.text.spoken, config.ref_audio, config.max_new_tokens)
+        before = self._line.last_opened
+        if asked.language is None and before is not None and before.ticket.utterance_index == unit.utterance_index:
+            # A short unit says too little about its language; one utterance keeps one voice.
+            return replace(asked, language=before.language)
+        return asked
 
     # ------------------------------------------------------------ sending
     async def _perform(self, effects: list[Effect]) -> None:
