@@ -2,33 +2,44 @@
 
 from __future__ import annotations
 
+from collections.abc import AsyncIterator
 from typing import Any
 
 import httpx
 import openai
 import pytest
+import pytest_asyncio
 
-from tests.e2e.conftest import Running
+from tests.e2e.conftest import Running, running
+
+pytestmark = pytest.mark.asyncio(loop_scope="module")
 
 OWN = ["sidecar-tts", "tts-1", "tts-1-hd", "gpt-4o-mini-tts"]
 LISTS = ("/v1/models", "/v1/audio/models", "/v1/audio/voices", "/v1/models/tts-1")
 
 
-async def test_own_models_come_first_then_the_upstreams(proxied: Running) -> None:
-    models = [model async for model in proxied.openai.models.list()]
+@pytest_asyncio.fixture(scope="module", loop_scope="module")
+async def shared() -> AsyncIterator[Running]:
+    """One server for all: lists are only read."""
+    async with running(upstream=True) as server:
+        yield server
+
+
+async def test_own_models_come_first_then_the_upstreams(shared: Running) -> None:
+    models = [model async for model in shared.openai.models.list()]
     ids = [model.id for model in models]
     assert ids[: len(OWN)] == OWN
     assert "fake-plain" in ids
     assert len(ids) == len(set(ids))
     assert all(model.object == "model" and type(model.created) is int and model.owned_by for model in models)
-    body = (await proxied.http.get("/v1/models")).json()
+    body = (await shared.http.get("/v1/models")).json()
     assert body["object"] == "list"
-    assert body == (await proxied.http.get("/v1/models")).json()
+    assert body == (await shared.http.get("/v1/models")).json()
 
 
-async def test_one_model_is_found_by_its_name(proxied: Running) -> None:
+async def test_one_model_is_found_by_its_name(shared: Running) -> None:
     for name in ("fake-plain", *OWN):
-        model = await proxied.openai.models.retrieve(name)
+        model = await shared.openai.models.retrieve(name)
         assert (model.id, model.object) == (name, "model")
 
 
@@ -41,10 +52,10 @@ async def test_names_may_contain_slashes(start: Any) -> None:
         assert (await server.openai.models.retrieve("org/family/voice-1")).id == "org/family/voice-1"
 
 
-async def test_an_unknown_model_is_404(proxied: Running) -> None:
+async def test_an_unknown_model_is_404(shared: Running) -> None:
     for name in ("nobody", "fake-plain/extra", "x" * 300):
         with pytest.raises(openai.NotFoundError) as caught:
-            await proxied.openai.models.retrieve(name)
+            await shared.openai.models.retrieve(name)
         assert (caught.value.code, caught.value.param) == ("model_not_found", "model")
 
 
@@ -56,13 +67,13 @@ async def test_an_upstream_that_is_away_only_shortens_the_list(start: Any) -> No
         assert caught.value.code == "upstream_unreachable"
 
 
-async def test_voices_are_listed_for_pickers(server: Running) -> None:
-    body = (await server.http.get("/v1/audio/voices")).json()
+async def test_voices_are_listed_for_pickers(shared: Running) -> None:
+    body = (await shared.http.get("/v1/audio/voices")).json()
     assert {"alloy", "cedar", "default", "alto", "bass"} <= set(body["voices"])
     assert body["voices"] == sorted(body["voices"])
     assert [entry["id"] for entry in body["details"]] == body["voices"]
     assert all(entry["name"] for entry in body["details"])
-    models = (await server.http.get("/v1/audio/models")).json()
+    models = (await shared.http.get("/v1/audio/models")).json()
     assert [model["id"] for model in models["models"]] == OWN
 
 
