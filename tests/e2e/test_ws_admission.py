@@ -77,9 +77,8 @@ async def test_a_key_as_a_subprotocol(locked: Running, offered: list[str], chose
     ],
     ids=["none", "wrong", "empty", "basic", "protocol", "wrong-protocol", "header-first"],
 )
-async def test_a_wrong_key_is_refused_before_the_handshake(start: Any, how: dict[str, Any]) -> None:
-    async with start(auth__api_keys=[KEY]) as server:
-        status, error, _ = await refusal(server, **how)
+async def test_a_wrong_key_is_refused_before_the_handshake(locked: Running, how: dict[str, Any]) -> None:
+    status, error, _ = await refusal(locked, **how)
     assert (status, error["code"], error["type"]) == (401, "invalid_api_key", "invalid_request_error")
     assert "sk-" not in error["message"]
 

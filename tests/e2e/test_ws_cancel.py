@@ -251,7 +251,7 @@ async def test_a_hanging_engine_is_let_go(start: Any) -> None:
 async def test_only_this_socket_is_stopped(talker: Running) -> None:
     async with opened(talker, STREAMED) as client, opened(talker, STREAMED) as other:
         before = await metric(talker, "sidecar_cancels_total")
-        await other.say("Speaking on, without a care.")
+        await other.say("Speaking on and on.")
         unit = await other.begun()
         await client.say(LONG)
         mine = await client.begun()

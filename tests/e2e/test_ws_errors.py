@@ -139,6 +139,21 @@ async def test_messages_just_below_the_limits(talker: Running) -> None:
         assert (await client.spoken()).done["total_sentences"] == 0
 
 
+async def test_the_limits_there_are_by_default(start: Any) -> None:
+    """A config may bring a recording; other messages are small."""
+    async with start() as server, opened(server) as client:
+        await client.raw(config(pad="x" * (3 * 1024 * 1024)))
+        await client.text(" " * (128 * 1024 - 100))
+        await client.silent()
+        await client.text(" " * (128 * 1024))
+        assert "131072" in await client.error()
+        await client.send("input.done")
+        assert (await client.expect("session.done"))["total_sentences"] == 0
+        await client.raw(config(pad="x" * (4 * 1024 * 1024)))
+        assert "4194304" in await client.error()
+        assert (await client.spoken("Ok.")).failed == [False]
+
+
 async def test_limits_count_characters(talker: Running) -> None:
     async with opened(talker, {}) as client:
         frame = '{"type": "input.text", "text": "' + "é" * (MESSAGE_CHARS - 34) + '"}'

@@ -88,7 +88,7 @@ def is_done(frame: str | bytes) -> bool:
     return frame == '{"type": "input.done"}'
 
 
-@settings(max_examples=60, deadline=None, derandomize=True)
+@settings(max_examples=40, deadline=None, derandomize=True)
 @given(frames=st.lists(FRAMES, max_size=25), leave=st.sampled_from(["session.close", "rst", "fin"]))
 async def test_every_flush_is_answered(talker: Running, frames: list[str | bytes], leave: str) -> None:
     async with opened(talker, GOOD) as client:
@@ -108,7 +108,7 @@ async def test_every_flush_is_answered(talker: Running, frames: list[str | bytes
     await talker.rows_free()
 
 
-@settings(max_examples=40, deadline=None, derandomize=True)
+@settings(max_examples=25, deadline=None, derandomize=True)
 @given(frames=st.lists(FRAMES, min_size=1, max_size=8))
 async def test_without_a_config_first(talker: Running, frames: list[str | bytes]) -> None:
     """Either the first frame is a config that holds, or the socket ends with one error."""

@@ -81,8 +81,6 @@ async def test_units(talker: Running, granularity: str, text: str, units: list[s
     async with opened(talker, {**STREAMED, "split_granularity": granularity}) as client:
         assert await units_of(client, text) == units
         assert await units_of(client, *text) == units
-        middle = len(text) // 2
-        assert await units_of(client, text[:middle], text[middle:]) == units
 
 
 @pytest.mark.parametrize(
