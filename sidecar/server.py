@@ -22,6 +22,10 @@ WS_FRAME_MAX_BYTES = 16 * 1024 * 1024 + 4096
 
 BACKLOG = 1024
 
+WRITE_HIGH_BYTES = 32 * 1024
+WRITE_LOW_BYTES = 24 * 1024
+"""A connection takes more once it has sent 8 kB of what waits: a slow client that makes progress is not cut off."""
+
 
 class _Http(HttpToolsProtocol):
     """Leaves the transport in the scope's state, so that a broken answer can be cut off."""
@@ -29,6 +33,7 @@ class _Http(HttpToolsProtocol):
     def connection_made(self, transport: Any) -> None:
         """Called for each connection."""
         super().connection_made(transport)
+        transport.set_write_buffer_limits(WRITE_HIGH_BYTES, WRITE_LOW_BYTES)
         self.app_state = {**self.app_state, TRANSPORT: transport}
 
 
@@ -38,6 +43,7 @@ class _WebSocket(WebSocketsSansIOProtocol):
     def connection_made(self, transport: Any) -> None:
         """Called for each connection."""
         super().connection_made(transport)
+        transport.set_write_buffer_limits(WRITE_HIGH_BYTES, WRITE_LOW_BYTES)
         self.app_state = {**self.app_state, TRANSPORT: transport}
 
 
@@ -52,7 +58,8 @@ class _BrokenBodies(logging.Filter):
 def bind(config: ServerConfig) -> socket.socket:
     """A listening socket; port 0 picks a free one. Raises ``ConfigError`` if the address cannot be had."""
     family = socket.AF_INET6 if ":" in config.host else socket.AF_INET
-    listener = socket.socket(family, socket.SOCK_STREAM)
+    # With the protocol named, asyncio switches Nagle's algorithm off on every connection: 40 ms less per answer.
+    listener = socket.socket(family, socket.SOCK_STREAM, socket.IPPROTO_TCP)
     listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
     try:
         listener.bind((config.host, config.port))

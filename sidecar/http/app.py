@@ -39,7 +39,8 @@ def create_app(service: Service) -> Litestar:
         await _start_store(service)
         await service.engine.start()
         warming = asyncio.create_task(_warm_up(service))
-        monitor.start()
+        # Loading models and modules holds the loop up; what counts is what happens once listeners come.
+        warming.add_done_callback(lambda _: monitor.start())
         try:
             yield
         finally:
