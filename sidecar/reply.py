@@ -168,17 +168,18 @@ class Reply:
 
     def _watch_pause(self) -> None:
         """Look again when the next pause would be over: the many tokens that complete nothing need wake nobody."""
-        left_s = self._idle_left_s()
         self._pause_timer = None
-        if left_s is not None:
+        if (left_s := self._idle_left_s()) is not None:
             loop = asyncio.get_running_loop()
             self._pause_timer = loop.call_later(left_s, self._look_for_pause, self._fed_chars)
 
     def _look_for_pause(self, fed_chars: int) -> None:
-        self._watch_pause()
-        if fed_chars == self._fed_chars:
-            self._pause_is_over = True
-            self._arrived.set()
+        if fed_chars != self._fed_chars:
+            self._watch_pause()
+            return
+        self._pause_timer = None
+        self._pause_is_over = True
+        self._arrived.set()
 
     def _idle_left_s(self) -> float | None:
         """Seconds until the next pause that makes the segmenter decide; None when there is none left."""
