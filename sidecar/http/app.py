@@ -40,7 +40,7 @@ def create_app(service: Service) -> Litestar:
         await service.engine.start()
         warming = asyncio.create_task(_warm_up(service))
         # Loading models and modules holds the loop up; what counts is what happens once listeners come.
-        warming.add_done_callback(lambda _: monitor.start())
+        warming.add_done_callback(lambda task: None if task.cancelled() else monitor.start())
         try:
             yield
         finally:
