@@ -209,19 +209,14 @@ class BodyStream:
             break_connection(scope, at_once=body.done() and isinstance(_error(body), SlowConsumer))
 
     async def _send_body(self, send: Send) -> None:
-        async with aclosing(cast(Any, self._source)) as source:
-            async for piece in source:
-                if piece:
-                    await self._send(send, piece)
-
-    async def _send(self, send: Send, piece: bytes) -> None:
-        self._sent_at = asyncio.get_running_loop().time()
-        message = cast(Message, {"type": "http.response.body", "body": piece, "more_body": True})
-        try:
-            async with asyncio.timeout(self._slow_consumer_s):
-                await send(message)
-        except TimeoutError:
-            raise SlowConsumer("The client takes nothing.") from None
+        loop = asyncio.get_running_loop()
+        with _Patience(self._slow_consumer_s) as patience:
+            async with aclosing(cast(Any, self._source)) as source:
+                async for piece in source:
+                    if piece:
+                        patience.since_s = self._sent_at = loop.time()
+                        await send(_piece(piece))
+                        patience.since_s = None
 
     async def _keep_awake(self, send: Send) -> None:
         loop = asyncio.get_running_loop()
@@ -229,7 +224,45 @@ class BodyStream:
         while True:
             await asyncio.sleep(max(0.01, self._sent_at + self._idle_s - loop.time()))
             if loop.time() - self._sent_at >= self._idle_s:
-                await self._send(send, self._idle_bytes)
+                self._sent_at = loop.time()
+                async with asyncio.timeout(self._slow_consumer_s):
+                    await send(_piece(self._idle_bytes))
+
+
+class _Patience:
+    """A context that is left with ``SlowConsumer`` when something in it takes longer than ``limit_s``.
+
+    ``since_s`` says since when (loop time), None that nothing is waited for. One timer for all of it: what is waited
+    for comes with every token of every answer, and hardly ever takes time.
+    """
+
+    def __init__(self, limit_s: float) -> None:
+        self.since_s: float | None = None
+        self._limit_s = limit_s
+        self._lost = False
+
+    def __enter__(self) -> _Patience:
+        self._loop = asyncio.get_running_loop()
+        self._task = asyncio.current_task()
+        self._timer = self._loop.call_later(self._limit_s, self._look)
+        return self
+
+    def _look(self) -> None:
+        due_s = (self._loop.time() if self.since_s is None else self.since_s) + self._limit_s
+        if due_s > self._loop.time():
+            self._timer = self._loop.call_at(due_s, self._look)
+        elif self._task is not None:
+            self._lost = True
+            self._task.cancel()
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: object) -> None:
+        self._timer.cancel()
+        if self._lost:
+            raise SlowConsumer("The client takes nothing.") from None
+
+
+def _piece(body: bytes) -> Message:
+    return cast(Message, {"type": "http.response.body", "body": body, "more_body": True})
 
 
 async def _disconnected(receive: Receive) -> None:
