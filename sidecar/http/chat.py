@@ -25,7 +25,6 @@ from sidecar.http.speech_fields import iso_language
 from sidecar.http.wire import (
     BodyStream,
     fault_response,
-    json_response,
     openai_error,
     parse_object,
     read_body,
@@ -42,6 +41,7 @@ from voices.seeds import new_dialog_seed
 log = logging.getLogger(__name__)
 
 _SILENCE: Pcm = np.zeros(FRAME_SAMPLES, np.float32)
+_PIECE_BYTES = 1 << 16
 _SSE_HEADERS = {"cache-control": "no-cache", "x-accel-buffering": "no"}
 """No proxy may keep events back."""
 
@@ -56,7 +56,7 @@ async def chat_completions(request: Request[Any, Any, Any], service: Injected) -
         server = service.config.server
         raw = await read_body(request, server.max_body_bytes, server.body_timeout_s)
         # A client may also leave while the model has not yet answered at all.
-        return await unless_gone(request, _answer(request, service, caller, raw, named))
+        return await unless_gone(request, _answer(service, caller, raw, dict(request.headers), named))
     except Fault as fault:
         service.metrics.fault(fault.code)
         response = fault_response(fault, openai_error)
@@ -64,9 +64,9 @@ async def chat_completions(request: Request[Any, Any, Any], service: Injected) -
         return response.to_asgi_response(app=None, request=request)
 
 
-async def _answer(request: Request[Any, Any, Any], service: Service, caller: Caller, raw: bytes, named: str) -> ASGIApp:
+async def _answer(service: Service, caller: Caller, raw: bytes, headers: Mapping[str, str], named: str) -> ASGIApp:
     body = parse_object(raw)
-    headers = {**dict(request.headers), "x-request-id": named}
+    headers = {**headers, "x-request-id": named}
     references = audio_references(body.get("messages"))
     wish = audio_wish(body, service.voices) if wants_audio(body) else None
     turns = await _recalled(service, caller, references)
@@ -85,7 +85,7 @@ async def _answer(request: Request[Any, Any, Any], service: Service, caller: Cal
         if wish.stream:
             return spoken.streamed(stack, named)
         async with stack:
-            return await spoken.whole(request, named)
+            return await spoken.whole(named)
     except BaseException:
         await stack.aclose()
         raise
@@ -204,7 +204,7 @@ class SpokenAnswer:
             await asyncio.shield(remembering)
 
     # ------------------------------------------------------------ whole
-    async def whole(self, request: Request[Any, Any, Any], request_id: str) -> ASGIApp:
+    async def whole(self, request_id: str) -> ASGIApp:
         """The ``chat.completion`` object."""
         messages = [MessageBuilder() for _ in range(self._wish.n)]
         encoders = [self._service.codec.start(self._wish.format) for _ in range(self._wish.n)]
@@ -245,8 +245,17 @@ class SpokenAnswer:
             "usage": self._usage(),
             "system_fingerprint": opened.system_fingerprint if opened else None,
         }
-        headers = {"x-request-id": request_id}
-        return json_response(body, headers=headers).to_asgi_response(app=None, request=request)
+        content = to_json(body)
+        # Megabytes of audio are not left lying for a client that does not read them.
+        return BodyStream(
+            _in_pieces(content),
+            headers={
+                "content-type": "application/json",
+                "content-length": str(len(content)),
+                "x-request-id": request_id,
+            },
+            slow_consumer_s=self._service.config.server.slow_consumer_s,
+        )
 
     def _audio_object(self, choice: int, data: bytes) -> dict[str, Any] | None:
         transcript = self._transcripts[choice]
@@ -357,3 +366,8 @@ def _segment_mark(event: SegmentStarted | SegmentEnded) -> dict[str, Any]:
 
 def _data(chunks: list[dict[str, Any]]) -> bytes:
     return b"".join(b"data: " + to_json(chunk) + b"\n\n" for chunk in chunks)
+
+
+async def _in_pieces(content: bytes) -> AsyncGenerator[bytes, None]:
+    for at in range(0, len(content), _PIECE_BYTES):
+        yield content[at : at + _PIECE_BYTES]

@@ -244,6 +244,18 @@ async def test_a_client_that_does_not_read_is_held_back_and_cut_off(start: Any, 
         assert await metric(server, "sidecar_active_replies") == 0
 
 
+async def test_a_whole_answer_is_not_kept_for_a_client_that_does_not_read(
+    start: Any, caplog: pytest.LogCaptureFixture
+) -> None:
+    async with start(upstream=True, server__slow_consumer_s=0.5) as server:
+        deaf = await raw_request(server, body_of("long?tokens=300"), receive_bytes=4_096)
+        await until(lambda: "a streamed answer broke off: slow_consumer" in caplog.messages)
+        head, _, content = (await read_to_the_end(deaf)).partition(b"\r\n\r\n")
+        length = int(head.lower().partition(b"content-length: ")[2].split()[0])
+        assert 0 < len(content) < length
+        assert await metric(server, "sidecar_active_replies") == 0
+
+
 async def read_to_the_end(sock: socket.socket) -> bytes:
     raw = bytearray()
     loop = asyncio.get_running_loop()
