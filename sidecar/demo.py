@@ -92,7 +92,7 @@ class _Listener:
             self.marks[mark["index"]] = mark
             return
         start = self.marks[mark["index"]]
-        text = " ".join(start["text"].split())
+        text = start["spoken"]
         seconds = mark["duration_ms"] / 1000
         self._print(
             f"segment {mark['index']}",

@@ -48,6 +48,8 @@ class EngineTraits:
     codes_out: bool = False
     carry: bool = False
     instructions: bool = False
+    more_voices: str = ""
+    """A sentence on how to get more voices, for error messages."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -19,7 +19,7 @@ from segmenter import ReasoningFilter, SegmentOptions
 from sidecar.clock import SystemClock
 from sidecar.config import Config
 from sidecar.core.events import ReplyAudio, SegmentEnded, SegmentStarted
-from sidecar.faults import ConfigError, UnsupportedFormat
+from sidecar.faults import BadRequest, ConfigError, UnsupportedFormat
 from sidecar.http.speech_fields import iso_language
 from sidecar.ports import SAMPLE_RATE_HZ, AudioEncoder
 from sidecar.reply import Reply, ReplyLimits, Voicing, fatal
@@ -31,6 +31,8 @@ from voices.seeds import new_dialog_seed
 
 _READ_BYTES = 65_536
 _TO_STDOUT = "-"
+_ENDINGS = {"ogg": "opus", "raw": "pcm"}
+"""Other names of formats."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,36 +85,39 @@ async def say_text(config: Config, text: str | None, options: SayOptions) -> Non
 
 def _format(options: SayOptions) -> str:
     if options.format:
-        return options.format
+        return _ENDINGS.get(options.format, options.format)
     if options.output == _TO_STDOUT:
         return "wav"
     ending = Path(options.output).suffix.lower().lstrip(".")
-    format = {"ogg": "opus", "m4a": "aac", "raw": "pcm"}.get(ending, ending)
+    format = _ENDINGS.get(ending, ending)
     if format not in make_codec().formats:
-        known = ", ".join(make_codec().formats)
+        known = ", ".join([*make_codec().formats, *_ENDINGS])
         raise UnsupportedFormat(f"'{options.output}' does not end in a known format ({known}); give --format.")
     return format
 
 
 @contextmanager
 def _sink(output: str) -> Iterator[BinaryIO]:
-    """Where the bytes go. A file that stayed empty because nothing could be spoken is not left behind."""
+    """Where the bytes go. A file appears, or is replaced, only once it is whole."""
     if output == _TO_STDOUT:
         with os.fdopen(os.dup(sys.stdout.fileno()), "wb") as pipe:
             yield pipe
         return
     path = Path(output)
+    special = path.exists() and not path.is_file()  # a pipe or a device is written as it is
+    target = path if special else path.with_name(f".{path.name}.part")
     try:
-        file = path.open("wb")
+        file = target.open("wb")
     except OSError as error:
         raise ConfigError([f"cannot write {output}: {error.strerror}"]) from None
     try:
         with file:
             yield file
-    except BaseException:
-        if path.is_file() and path.stat().st_size == 0:
-            path.unlink()
-        raise
+        if not special:
+            target.replace(path)
+    finally:
+        if not special:
+            target.unlink(missing_ok=True)
 
 
 async def _whole(text: str) -> AsyncIterator[str]:
@@ -147,9 +152,13 @@ async def _speak(
                         sink.flush()
                     elif isinstance(event, SegmentStarted):
                         progress.update(task, description=" ".join(event.segment.spoken.split())[:60])
-                    elif isinstance(event, SegmentEnded) and (fault := fatal(event, samples > 0)):
-                        raise fault
+                    elif isinstance(event, SegmentEnded) and event.fault is not None:
+                        if fault := fatal(event, samples > 0):
+                            raise fault
+                        progress.console.print(f"left out: {event.fault.message}", highlight=False)
         await feeding
+    if not samples:
+        raise BadRequest("There is nothing to say in this text.")
     sink.write(encoder.finish())
     return samples
 

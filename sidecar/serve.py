@@ -24,7 +24,9 @@ async def serve_until_stopped(config: Config) -> None:
     configure_logging(config.server.log_level, config.server.log_texts)
     service = build(config)
     listener = bind(config.server)
-    log.info("configuration", extra={"digest": config.digest(), "settings": config.describe()})
+    log.info("configuration", extra={"digest": config.digest()})
+    for section, values in config.describe().items():
+        log.info("settings", extra={"section": section, **{f"{section}.{k}": v for k, v in values.items()}})
 
     def listening() -> None:
         print(f"listening on {url_of(listener)}", flush=True)

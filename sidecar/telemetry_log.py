@@ -50,7 +50,7 @@ def configure_logging(level: str, log_texts: bool, *, stream: TextIO | None = No
     root.setLevel(max(number, logging.WARNING))
     for name in OUR_LOGGERS:
         logging.getLogger(name).setLevel(number)
-    logging.getLogger("uvicorn.error").setLevel(max(number, logging.INFO))
+    logging.getLogger("uvicorn.error").setLevel(max(number, logging.WARNING))
     sys.excepthook = _log_uncaught
     threading.excepthook = lambda args: _log_uncaught(args.exc_type, args.exc_value, args.exc_traceback)
 

@@ -23,17 +23,19 @@ class VoiceBook:
     def resolve(self, name: str | None, param: str = "voice") -> str:
         """The engine's name for a voice; None and ``default`` mean the default voice.
 
-        A name the engine may know how to read itself (a mix such as ``a+b``) is handed on. Raises ``UnknownVoice``,
-        which lists the voices there are.
+        A mix of the engine's voices (``a+b``, ``a:0.7+b:0.3``) is handed on as it is. Raises ``UnknownVoice``, which
+        lists the voices there are.
         """
         key = (name or PLACEHOLDER).strip().lower()
         if key not in self._own:
             key = self._aliases.get(key, key)
         if key == PLACEHOLDER:
             return self._default
-        if key in self._own or "+" in key:
+        parts = [part.partition(":")[0].strip() for part in key.split("+")]
+        if all(part in self._own for part in parts):
             return key
-        raise UnknownVoice(f"There is no voice '{(name or '')[:64]}'. Voices: {', '.join(self.names())}.", param=param)
+        known = f"There is no voice '{(name or '')[:64]}'. Voices: {', '.join(self.names())}."
+        raise UnknownVoice(f"{known} {self._traits.more_voices}".rstrip(), param=param)
 
     def names(self) -> list[str]:
         """Every name that ``resolve`` takes, sorted, with ``default``."""
@@ -42,4 +44,8 @@ class VoiceBook:
     def describe(self) -> list[dict[str, str]]:
         """The same with a readable name, for pickers."""
         described = {voice.name: voice.description or voice.name for voice in self._traits.voices}
-        return [{"id": name, "name": described.get(name, name)} for name in self.names()]
+        entries = []
+        for name in self.names():
+            voice = self.resolve(name)
+            entries.append({"id": name, "name": described.get(name, f"{name}: {voice}")})
+        return entries

@@ -100,7 +100,10 @@ def make_store(config: Config) -> Store:
     if scheme == "memory":
         return LocalStore(None)
     if scheme == "local":
-        return LocalStore(Path(rest).expanduser() if rest else data_folder() / "sidecar.db")
+        path = Path(rest).expanduser() if rest else data_folder() / "sidecar.db"
+        if rest and not path.parent.is_dir():
+            raise ConfigError([f"store.url: the folder of {rest} does not exist"])
+        return LocalStore(path)
     raise ConfigError([f"store.url: unknown kind of store '{scheme}' (local:, local:/path/file.db, memory:)"])
 
 

@@ -13,6 +13,8 @@ from pathlib import Path
 import av
 import pytest
 
+from sidecar.config import load
+
 README = (Path(__file__).parent.parent / "README.md").read_text()
 ADDRESS = "127.0.0.1:8800"
 
@@ -48,6 +50,15 @@ def test_the_two_commands_come_first() -> None:
         "python3 -m pip install . && sidecar demo",
         "python3 -m pip install '.[test]' && python3 -m pytest",
     ]
+
+
+def test_the_settings_example(tmp_path: Path) -> None:
+    (toml,) = blocks("toml")
+    file = tmp_path / "sidecar.toml"
+    file.write_text(toml)
+    config = load(file, {}, {})
+    assert config.server.host == "0.0.0.0"
+    assert config.voices.aliases["nova"] == "pico-de"
 
 
 def test_the_chat_example(address: str) -> None:

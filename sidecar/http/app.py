@@ -13,9 +13,11 @@ from litestar.config.cors import CORSConfig
 from litestar.datastructures import State
 from litestar.di import Provide
 from litestar.exceptions import HTTPException
+from litestar.types import ASGIApp
 
 from sidecar.faults import BadRequest, Fault, NotFound, StoreUnavailable
-from sidecar.http import chat, ops, speech, stream
+from sidecar.http import chat, ops, passing, speech, stream
+from sidecar.http.access import AccessLog
 from sidecar.http.service import Service
 from sidecar.http.wire import fault_response, openai_error
 from sidecar.ports import Utterance
@@ -27,7 +29,7 @@ log = logging.getLogger(__name__)
 WARM_UP_TEXT = "Ready to speak."
 
 
-def create_app(service: Service) -> Litestar:
+def create_app(service: Service) -> ASGIApp:
     """The application around one service, which it starts and closes."""
 
     async def provide_service() -> Service:
@@ -54,7 +56,7 @@ def create_app(service: Service) -> Litestar:
             await service.store.close()
 
     origins = list(service.config.server.cors_origins)
-    return Litestar(
+    app = Litestar(
         route_handlers=[
             chat.chat_completions,
             speech.speech,
@@ -67,6 +69,7 @@ def create_app(service: Service) -> Litestar:
             ops.model,
             ops.audio_models,
             ops.voices,
+            passing.other,
         ],
         dependencies={"service": Provide(provide_service)},
         lifespan=[lifespan],
@@ -77,6 +80,7 @@ def create_app(service: Service) -> Litestar:
         state=State({"service": service}),
         logging_config=None,
     )
+    return AccessLog(app)
 
 
 async def _start_store(service: Service) -> None:

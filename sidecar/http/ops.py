@@ -8,6 +8,7 @@ from litestar import HttpMethod, Request, Response, route
 from litestar.params import FromPath
 from litestar.types import ASGIApp
 
+from sidecar.config import is_loopback
 from sidecar.faults import Fault, UnknownModel
 from sidecar.http.service import Injected, Service
 from sidecar.http.wire import fault_response, json_response, openai_error
@@ -47,8 +48,10 @@ async def ready(service: Injected) -> Response[bytes]:
 
 
 @route("/metrics", http_method=_READ)
-async def metrics(service: Injected) -> Response[bytes]:
-    """Prometheus text."""
+async def metrics(request: Request[Any, Any, Any], service: Injected) -> Response[bytes]:
+    """Prometheus text; beyond loopback only with a key, where keys are configured."""
+    if not is_loopback(service.config.server.host):
+        service.authenticate(request)
     service.metrics.engine_rows((await service.engine.health()).active_rows)
     body, media_type = service.metrics.render()
     return Response(content=body, headers={"content-type": media_type})
@@ -74,7 +77,7 @@ async def models(request: Request[Any, Any, Any], service: Injected) -> ASGIApp:
     try:
         others = [dict(card) for card in await service.llm.models() if card.get("id") not in known]
     except Fault as fault:
-        service.metrics.fault(fault.code)
+        service.answered(fault)
         others = []
     return json_response({"object": "list", "data": own + others}).to_asgi_response(app=None, request=request)
 

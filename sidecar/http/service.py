@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
@@ -15,7 +16,7 @@ from litestar.di import NamedDependency
 from segmenter import SegmentOptions
 from sidecar.config import Config
 from sidecar.core.admission import Admission, Ticket
-from sidecar.faults import EngineFault, TooBusy
+from sidecar.faults import EngineFault, Fault, TooBusy
 from sidecar.gate import Caller, Gate
 from sidecar.http.speech_fields import SpeechRules
 from sidecar.memory import DialogMemory
@@ -24,6 +25,8 @@ from sidecar.reply import ReplyLimits
 from sidecar.speech_line import LineLimits
 from sidecar.telemetry import Metrics
 from sidecar.voicebook import VoiceBook
+
+log = logging.getLogger(__name__)
 
 
 @dataclass
@@ -92,6 +95,12 @@ class Service:
         """Who calls. Raises ``Unauthorized`` or, after too many failures, ``TooBusy``."""
         client = connection.client.host if connection.client else ""
         return self.gate.authenticate(connection.headers.get("authorization"), client, self.clock.now_ms())
+
+    def answered(self, fault: Fault) -> None:
+        """Count a fault that a client is told; what is not the client's doing is logged too."""
+        self.metrics.fault(fault.code)
+        if fault.status >= 500:
+            log.warning("a request failed", extra={"code": fault.code, "reason": fault.message})
 
     @asynccontextmanager
     async def place(self, caller: Caller, places: int) -> AsyncIterator[None]:

@@ -74,7 +74,7 @@ async def speech(request: Request[Any, Any, Any], service: Injected) -> ASGIApp:
             await stack.aclose()
             raise
     except Fault as fault:
-        service.metrics.fault(fault.code)
+        service.answered(fault)
         return fault_response(fault, render).to_asgi_response(app=None, request=request)
 
 

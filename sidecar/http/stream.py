@@ -225,7 +225,7 @@ class _Conversation:
         if event.cancelled:
             done["cancelled"] = True
         if event.fault is not None and session.wants(unit):
-            self._service.metrics.fault(event.fault.code)
+            self._service.answered(event.fault)
         return effects + session.unit_done(unit, done, event.fault, self._service.clock.now_ms())
 
     def _frame(self, unit: Unit[SessionConfig], data: bytes) -> list[Effect]:

@@ -136,6 +136,15 @@ def test_what_cannot_be_said_is_one_clear_line(
     assert list(tmp_path.glob("*.wav")) == [], "no empty file is left behind"
 
 
+@pytest.mark.parametrize("text", ["", "  ", "```\ncode\n```"])
+def test_nothing_to_say_is_an_error_and_replaces_nothing(text: str, home: dict[str, str], tmp_path: Path) -> None:
+    (tmp_path / "say.wav").write_bytes(b"precious")
+    done = run("say", "-", "--engine", "tone", env=home, cwd=tmp_path, text=text.encode())
+    assert done.returncode == 1
+    assert "nothing to say" in one_line(done.stderr)
+    assert [f.read_bytes() for f in tmp_path.iterdir()] == [b"precious"]
+
+
 # ---------------------------------------------------------------- doctor
 def test_doctor_lists_what_can_speak(home: dict[str, str]) -> None:
     done = run("doctor", env=home)
@@ -171,6 +180,8 @@ def test_serve_tells_its_address_and_stops_on_a_signal(served: tuple[subprocess.
     process, url = served
     with urllib.request.urlopen(f"{url}/live", timeout=10) as answer:
         assert json.load(answer) == {"status": "alive"}
+    with urllib.request.urlopen(f"{url}/v1/models?canary-query=1", timeout=10) as answer:
+        assert json.load(answer)["object"] == "list"
     process.send_signal(signal.SIGTERM)
     out, err = process.communicate(timeout=30)
     assert process.returncode == 0
@@ -178,7 +189,9 @@ def test_serve_tells_its_address_and_stops_on_a_signal(served: tuple[subprocess.
     log = err.decode()
     assert "canary" not in log, "secrets stay out of the log"
     assert re.search(r"digest=[0-9a-f]{12}", log), "the resolved settings are logged with their hash"
-    assert "scripted_tokens_per_s" in log
+    for setting in ("llm_scripted_tokens_per_s", "store_url", "stream_split_rules"):
+        assert setting in log, setting
+    assert re.search(r"msg=served method=GET path=/v1/models status=200", log), "requests are logged"
 
 
 @pytest.mark.parametrize(
@@ -190,6 +203,7 @@ def test_serve_tells_its_address_and_stops_on_a_signal(served: tuple[subprocess.
         ({}, ("--checkpoint", "somewhere"), ["engine.checkpoint"]),
         ({"SIDECAR_VOICES__DEFAULT": "nobody"}, (), ["voices.default"]),
         ({}, ("--store", "carrier-pigeon:"), ["store.url"]),
+        ({}, ("--store", "local:/no/such/folder/x.db"), ["store.url"]),
     ],
 )
 def test_a_wrong_configuration_ends_with_78_and_every_problem(

@@ -98,6 +98,13 @@ class Catalogue:
             raise self._unsupported(code or (guess.language if guess else "und"))
         return Choice(entry, code if code in entry.speaks else entry.speaks[0], kept)
 
+    @property
+    def more_voices(self) -> str:
+        """What to install for more voices, or "" if everything is installed."""
+        if self._kokoro is not None:
+            return ""
+        return "More voices (af_heart, am_michael, ...) come with: pip install 'sidecar-speech[kokoro]'"
+
     def _unsupported(self, code: str) -> UnsupportedLanguage:
         what = f"{languages.NAMES[code]} ({code})" if code in languages.NAMES else "the language of this text"
         spoken = ", ".join(languages.NAMES.get(known, known) for known in self._first)

@@ -71,6 +71,7 @@ class BuiltinEngine:
             languages=self._catalogue.languages,
             max_rows=self._settings.max_rows,
             deterministic=True,
+            more_voices=self._catalogue.more_voices,
         )
 
     @property
