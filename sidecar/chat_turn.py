@@ -18,6 +18,9 @@ from sidecar.reply import Reply, fatal
 QUEUE_EVENTS = 16
 """Events that may wait for the client; beyond it the model and the engine are held back."""
 
+TURN_EVENTS = 4
+"""Events of the model read before others get their turn: a whole answer may lie in one network read."""
+
 QUEUE_CHUNKS = 1
 """Chunks of audio of one choice among them: a chunk may last for seconds."""
 
@@ -129,20 +132,28 @@ class ChatTurn:
 
     async def _read_model(self) -> None:
         try:
-            async for event in self._stream:
-                # A whole answer may lie in one network read; others must get their turn between its tokens.
-                await asyncio.sleep(0)
-                if isinstance(event, ChatUsage):
-                    self.usage = dict(event.body)
-                elif isinstance(event, ChatOpened):
-                    await self._queue.put(event)
-                else:
-                    await self._take(event)
-        except Fault as fault:
-            await self._queue.put(UpstreamFaultAtEnd(fault))
+            try:
+                await self._read_events()
+            except Fault as fault:
+                await self._queue.put(UpstreamFaultAtEnd(fault))
+            await self._finish_replies()
         except Exception as error:
             await self._queue.put(error)
-            return
+
+    async def _read_events(self) -> None:
+        read = 0
+        async for event in self._stream:
+            read += 1
+            if read % TURN_EVENTS == 0:
+                await asyncio.sleep(0)
+            if isinstance(event, ChatUsage):
+                self.usage = dict(event.body)
+            elif isinstance(event, ChatOpened):
+                await self._queue.put(event)
+            else:
+                await self._take(event)
+
+    async def _finish_replies(self) -> None:
         for index, choice in self._choices.items():
             try:
                 await self._speak(index, choice, choice.visible.flush())

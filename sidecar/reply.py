@@ -81,6 +81,7 @@ class Reply:
         self._queued_chars = 0
         self._fed_chars = 0
         self._finished = False
+        self._failed: Exception | None = None
         self._last_feed_ms = clock.now_ms()
         self._arrived = asyncio.Event()
         self._room = asyncio.Event()
@@ -134,6 +135,14 @@ class Reply:
 
     # ------------------------------------------------------------ segments -> utterances
     async def _say_all(self) -> None:
+        try:
+            await self._say_each()
+        except Exception as error:
+            # Without an end to the line its reader would wait for ever.
+            self._failed = error
+            self._line.end()
+
+    async def _say_each(self) -> None:
         while True:
             waited = not self._queue
             if waited and not await self._next_arrived():
@@ -222,6 +231,8 @@ class Reply:
             else:
                 pause_ms = segment.pause_after_ms
                 yield SegmentEnded(segment, event.samples, event.fault)
+        if self._failed is not None:
+            raise self._failed
 
 
 def fatal(ended: SegmentEnded, heard_anything: bool) -> Fault | None:

@@ -11,6 +11,7 @@ import openai
 import pytest
 import pytest_asyncio
 
+from segmenter import SegmentStream
 from tests.e2e.chat_helpers import (
     Answer,
     Wire,
@@ -294,6 +295,24 @@ async def test_what_nobody_foresaw_is_told_without_details(shared: Running, monk
     assert caught.value.status_code == 500
     assert "secret" not in str(caught.value.body)
     await upstream_of(shared).until(lambda up: up.active == 0)
+    await rows_free(shared)
+
+
+@pytest.mark.parametrize("step", ["feed", "idle", "flush"])
+async def test_a_segmenter_that_fails_leaves_nobody_waiting(
+    shared: Running, monkeypatch: pytest.MonkeyPatch, step: str
+) -> None:
+    def fail(*args: Any, **more: Any) -> Any:
+        raise RuntimeError("secret details")
+
+    up = upstream_of(shared)
+    up.gate.clear()
+    monkeypatch.setattr(SegmentStream, step, fail)
+    if step == "flush":
+        up.gate.set()
+    error, _ = broken(await wire(shared, body_of("gate", stream=True)))
+    assert error["message"] == "Internal error."
+    await up.until(lambda up: up.active == 0)
     await rows_free(shared)
 
 
