@@ -22,6 +22,8 @@ WS_FRAME_MAX_BYTES = 16 * 1024 * 1024 + 4096
 
 BACKLOG = 1024
 
+SEND_BUFFER_BYTES = 128 * 1024
+
 WRITE_HIGH_BYTES = 32 * 1024
 WRITE_LOW_BYTES = 24 * 1024
 """A connection takes more once it has sent 8 kB of what waits: a slow client that makes progress is not cut off."""
@@ -61,6 +63,8 @@ def bind(config: ServerConfig) -> socket.socket:
     # With the protocol named, asyncio switches Nagle's algorithm off on every connection: 40 ms less per answer.
     listener = socket.socket(family, socket.SOCK_STREAM, socket.IPPROTO_TCP)
     listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    # Inherited by every connection: the kernel would else take minutes of speech for a client that reads nothing.
+    listener.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, SEND_BUFFER_BYTES)
     try:
         listener.bind((config.host, config.port))
     except OSError as error:

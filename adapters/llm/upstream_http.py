@@ -7,6 +7,7 @@ import random
 import re
 from collections.abc import AsyncIterator, Mapping
 from dataclasses import dataclass, field
+from http.cookiejar import DefaultCookiePolicy
 from typing import Any, cast
 from urllib.parse import urlsplit
 
@@ -127,6 +128,8 @@ class UpstreamHttp:
             ),
             event_hooks={"response": [_bound_error_body]},
         )
+        # One client serves everybody: a cookie set for one request must not travel with another.
+        self._http.cookies.jar.set_policy(DefaultCookiePolicy(allowed_domains=[]))
         # Values given here keep the SDK from taking its own from the environment; see _request_headers.
         self._client = openai.AsyncOpenAI(
             api_key=settings.api_key or "none",

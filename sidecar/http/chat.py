@@ -20,6 +20,7 @@ from sidecar.core.events import ReplyAudio, SegmentEnded, SegmentStarted
 from sidecar.faults import Fault, StoreUnavailable
 from sidecar.gate import Caller
 from sidecar.http.chat_fields import AudioWish, audio_wish, upstream_body, wants_audio
+from sidecar.http.passing import SSE_HEADERS, passed_through
 from sidecar.http.service import Injected, Service
 from sidecar.http.speech_fields import iso_language
 from sidecar.http.wire import (
@@ -42,8 +43,6 @@ log = logging.getLogger(__name__)
 
 _SILENCE: Pcm = np.zeros(FRAME_SAMPLES, np.float32)
 _PIECE_BYTES = 1 << 16
-_SSE_HEADERS = {"cache-control": "no-cache", "x-accel-buffering": "no"}
-"""No proxy may keep events back."""
 
 
 @post("/v1/chat/completions", status_code=200)
@@ -58,7 +57,7 @@ async def chat_completions(request: Request[Any, Any, Any], service: Injected) -
         # A client may also leave while the model has not yet answered at all.
         return await unless_gone(request, _answer(service, caller, raw, dict(request.headers), named))
     except Fault as fault:
-        service.metrics.fault(fault.code)
+        service.answered(fault)
         response = fault_response(fault, openai_error)
         response.headers.setdefault("x-request-id", named)
         return response.to_asgi_response(app=None, request=request)
@@ -74,7 +73,7 @@ async def _answer(service: Service, caller: Caller, raw: bytes, headers: Mapping
     if wish is None:
         if messages is not None:
             raw = to_json({**body, "messages": messages})
-        return await _passed_through(service, raw, headers)
+        return passed_through(service, await service.llm.forward("/chat/completions", raw, headers), named)
     voicing = _voicing(wish, continued(references, turns))
     stack = AsyncExitStack()
     try:
@@ -116,25 +115,6 @@ def _voicing(wish: AudioWish, dialog: tuple[int, int] | None) -> Voicing:
 
 def _chars(messages: Any) -> int:
     return sum(len(str(m.get("content") or "")) for m in messages or [] if isinstance(m, Mapping))
-
-
-async def _passed_through(service: Service, raw: bytes, headers: Mapping[str, str]) -> ASGIApp:
-    answer = await service.llm.forward("/chat/completions", raw, headers)
-
-    async def source() -> AsyncGenerator[bytes, None]:
-        try:
-            async for piece in answer:
-                yield piece
-        finally:
-            await answer.aclose()
-
-    is_sse = answer.headers.get("content-type", "").startswith("text/event-stream")
-    return BodyStream(
-        source(),
-        status=answer.status,
-        headers={"x-request-id": headers["x-request-id"], **answer.headers, **(_SSE_HEADERS if is_sse else {})},
-        slow_consumer_s=service.config.server.slow_consumer_s,
-    )
 
 
 class SpokenAnswer:
@@ -283,7 +263,7 @@ class SpokenAnswer:
             headers={
                 **self._upstream_headers,
                 "content-type": "text/event-stream; charset=utf-8",
-                **_SSE_HEADERS,
+                **SSE_HEADERS,
                 "x-request-id": request_id,
             },
             slow_consumer_s=server.slow_consumer_s,
@@ -307,7 +287,7 @@ class SpokenAnswer:
         except Exception as error:
             # SDKs take a body that merely ends for a whole one.
             fault = error if isinstance(error, Fault) else Fault("Internal error.")
-            self._service.metrics.fault(fault.code)
+            self._service.answered(fault)
             yield b"data: " + to_json(openai_error(fault)) + b"\n\n"
             raise
 
