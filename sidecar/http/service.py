@@ -16,7 +16,7 @@ from litestar.di import NamedDependency
 from segmenter import SegmentOptions
 from sidecar.config import Config
 from sidecar.core.admission import Admission, Ticket
-from sidecar.faults import EngineFault, Fault, TooBusy
+from sidecar.faults import EngineFault, Fault, TooBusy, UpstreamFault, UpstreamRefused
 from sidecar.gate import Caller, Gate
 from sidecar.http.speech_fields import SpeechRules
 from sidecar.memory import DialogMemory
@@ -99,8 +99,15 @@ class Service:
     def answered(self, fault: Fault) -> None:
         """Count a fault that a client is told; what is not the client's doing is logged too."""
         self.metrics.fault(fault.code)
-        if fault.status >= 500:
-            log.warning("a request failed", extra={"code": fault.code, "reason": fault.message})
+        if fault.status < 500:
+            return
+        extra: dict[str, object] = {"code": fault.code}
+        if isinstance(fault, UpstreamRefused):
+            extra["upstream_status"] = fault.upstream_status
+        if isinstance(fault, UpstreamFault):
+            extra["llm"] = self.config.describe()["llm"]["url"]
+        # Never the message: an upstream may quote what was said.
+        log.warning("a request failed", extra=extra)
 
     @asynccontextmanager
     async def place(self, caller: Caller, places: int) -> AsyncIterator[None]:
