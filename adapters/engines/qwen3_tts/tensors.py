@@ -1,0 +1,75 @@
+"""Named tensors of a safetensors file, checked when they are read. Nothing but safetensors is ever opened."""
+
+from __future__ import annotations
+
+import math
+from pathlib import Path
+from typing import Protocol
+
+import torch
+from safetensors import SafetensorError, safe_open
+
+from sidecar.faults import EngineFault
+
+
+class Tensors(Protocol):
+    """Where a part of the model finds its weights."""
+
+    def get(self, name: str, shape: tuple[int, ...] | None = None) -> torch.Tensor:
+        """The tensor of that name on the CPU, as stored. Raises ``EngineFault`` if it is missing or shaped otherwise."""
+
+    def names(self) -> tuple[str, ...]:
+        """All names."""
+
+
+class TensorFile:
+    """One safetensors file, read tensor by tensor. Messages name the file, never its folder.
+
+    Raises ``EngineFault`` when the file is missing, truncated or no safetensors file.
+    """
+
+    def __init__(self, path: Path) -> None:
+        self._label = "/".join(path.parts[-2:])
+        try:
+            self._file = safe_open(str(path), framework="pt", device="cpu")
+            self._names = frozenset(self._file.keys())
+        except (OSError, SafetensorError) as error:
+            raise EngineFault(f"{self._label} cannot be read: missing, truncated or not a safetensors file") from error
+
+    def names(self) -> tuple[str, ...]:
+        """All names in the file, sorted."""
+        return tuple(sorted(self._names))
+
+    def get(self, name: str, shape: tuple[int, ...] | None = None) -> torch.Tensor:
+        """One tensor; ``shape``, when given, must be its shape."""
+        if name not in self._names:
+            raise EngineFault(f"{self._label}: tensor {name} is missing")
+        tensor: torch.Tensor = self._file.get_tensor(name)
+        if shape is not None and tuple(tensor.shape) != shape:
+            raise EngineFault(f"{self._label}: tensor {name} has shape {tuple(tensor.shape)}, expected {shape}")
+        return tensor
+
+
+class RandomTensors:
+    """Seeded weights of any shape asked for: a stand-in of full size for benchmarks, where values do not matter.
+
+    Matrices are scaled so that activations neither vanish nor grow; a name always has the same values.
+    """
+
+    def __init__(self, seed: int = 0) -> None:
+        self._seed = seed
+
+    def names(self) -> tuple[str, ...]:
+        """Nothing is stored."""
+        return ()
+
+    def get(self, name: str, shape: tuple[int, ...] | None = None) -> torch.Tensor:
+        """A float32 tensor of ``shape``, which must be given."""
+        if shape is None:
+            raise EngineFault(f"tensor {name} needs a shape")
+        generator = torch.Generator().manual_seed(self._seed * 65_537 + sum(name.encode()) * 257 + len(name))
+        if name.endswith("cluster_usage"):
+            return torch.ones(shape)
+        if len(shape) == 1:
+            return torch.empty(shape).normal_(0.0, 0.1, generator=generator)
+        return torch.empty(shape).normal_(0.0, 0.5 / math.sqrt(math.prod(shape[1:])), generator=generator)
