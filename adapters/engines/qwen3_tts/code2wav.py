@@ -35,8 +35,8 @@ from sidecar.faults import EngineFault
 MAX_PIECE_FRAMES = 32
 """Longer pieces are decoded in parts of this many frames: memory stays bounded, weights are still read seldom."""
 
-_TILE_FRAMES = 4
-"""Frames (of all streams together) that pass through the fast layers at once, so that activations stay in the cache."""
+_TILE_VALUES = 1 << 18
+"""Values of an activation that the later blocks make at once on the CPU: 1 MB, so that several stay in the cache."""
 
 
 @dataclass(slots=True, eq=False)
@@ -67,10 +67,14 @@ class _TransformerLayer:
             return tensors.get(f"{name}.{part}", shape).float()
 
         self.eps = config.rms_norm_eps
-        self.norms = [place.put(get(f"{norm}.weight", width)) for norm in ("input_layernorm", "post_attention_layernorm")]
+        self.norms = [
+            place.put(get(f"{norm}.weight", width)) for norm in ("input_layernorm", "post_attention_layernorm")
+        ]
         scale = get("self_attn_layer_scale.scale", width)[:, None]
         self.attention = Attention(
-            torch.cat([get(f"self_attn.{part}_proj.weight", queries if part == "q" else keys, width) for part in "qkv"]),
+            torch.cat(
+                [get(f"self_attn.{part}_proj.weight", queries if part == "q" else keys, width) for part in "qkv"]
+            ),
             get("self_attn.o_proj.weight", width, queries) * scale,
             place,
             layout,
@@ -101,9 +105,13 @@ class _Upsampler:
         def get(part: str, *shape: int) -> torch.Tensor:
             return tensors.get(f"{name}.{part}", shape).float()
 
-        weight, bias = CausalConv.transposed(get("0.conv.weight", width, width, ratio), get("0.conv.bias", width), ratio)
+        weight, bias = CausalConv.transposed(
+            get("0.conv.weight", width, width, ratio), get("0.conv.bias", width), ratio
+        )
         self.spread = Linear(weight[:, :, 0], place, bias)
-        self.depthwise = DepthwiseConv(get("1.dwconv.conv.weight", width, 1, 7), get("1.dwconv.conv.bias", width), place, layout)
+        self.depthwise = DepthwiseConv(
+            get("1.dwconv.conv.weight", width, 1, 7), get("1.dwconv.conv.bias", width), place, layout
+        )
         self.norm = (place.put(get("1.norm.weight", width)), place.put(get("1.norm.bias", width)))
         self.widen = Linear(get("1.pwconv1.weight", 4 * width, width), place, get("1.pwconv1.bias", 4 * width))
         gamma = get("1.gamma", width)
@@ -143,13 +151,11 @@ class _ResidualUnit:
 class _Block:
     """SnakeBeta, transposed convolution by ``rate`` to half the channels, three residual units."""
 
-    def __init__(
-        self, tensors: Tensors, name: str, channels: int, rate: int, place: Placement, layout: Layout
-    ) -> None:
+    def __init__(self, tensors: Tensors, name: str, channels: int, rate: int, place: Placement, layout: Layout) -> None:
         def get(part: str, *shape: int) -> torch.Tensor:
             return tensors.get(f"{name}.{part}", shape).float()
 
-        self.channels = channels // 2
+        self.channels, self.rate = channels // 2, rate
         self.snake = Snake(get("0.alpha", channels), get("0.beta", channels), place)
         weight, bias = get("1.conv.weight", channels, self.channels, 2 * rate), get("1.conv.bias", self.channels)
         self.spread = CausalConv(*CausalConv.transposed(weight, bias, rate), place, layout)
@@ -196,7 +202,9 @@ class Code2Wav:
         weight, bias = get("pre_conv.conv.weight", latent, config.codebook_dim, 3), get("pre_conv.conv.bias", latent)
         self._pre_conv = CausalConv(weight, bias, place, layout)
         name = "pre_transformer"
-        self._enter = Linear(get(f"{name}.input_proj.weight", width, latent), place, get(f"{name}.input_proj.bias", width))
+        self._enter = Linear(
+            get(f"{name}.input_proj.weight", width, latent), place, get(f"{name}.input_proj.bias", width)
+        )
         self._layers = [
             _TransformerLayer(config, tensors, f"decoder.{name}.layers.{index}", place, layout)
             for index in range(config.layers)
@@ -215,6 +223,10 @@ class Code2Wav:
         weight, bias = get("decoder.0.conv.weight", channels, latent, 7), get("decoder.0.conv.bias", channels)
         self._widen = CausalConv(weight, bias, place, layout)
         self._blocks = []
+        self._steps_per_frame = [
+            math.prod(config.upsampling_ratios + config.upsample_rates[:index])
+            for index in range(len(config.upsample_rates))
+        ]
         for index, rate in enumerate(config.upsample_rates):
             self._blocks.append(_Block(tensors, f"decoder.decoder.{index + 1}.block", channels, rate, place, layout))
             channels //= 2
@@ -358,18 +370,26 @@ class Code2Wav:
         x = latent
         for upsampler in self._upsamplers:
             x = upsampler(x, buffers)
-        x = self._blocks[0](self._widen.feed(buffers, x), buffers)
-        per_frame = x.shape[1] // steps
-        tile = steps if self.device.type != "cpu" else max(1, _TILE_FRAMES // streams)
-        sounds = []
-        for part in x.split(tile * per_frame, 1):
-            made = part
-            for block in self._blocks[1:]:
-                made = block(made, buffers)
-            room = self._sound.room(buffers, made.shape[1])
-            self._snake.into(self._sound.fresh(room), made)
-            sounds.append(self._sound(buffers, room))
-        return torch.cat(sounds, 1)[:, :, 0].float().clamp_(-1.0, 1.0)
+        x = self._widen.feed(buffers, x)
+        return self._rise(x, buffers, 0).float().clamp_(-1.0, 1.0)
+
+    def _rise(self, x: torch.Tensor, buffers: torch.Tensor, index: int) -> torch.Tensor:
+        """Blocks from ``index`` on and the last convolution: ``(streams, samples)``.
+
+        On the CPU the first block takes all steps at once, for the sake of its large weights; the later ones take
+        ever smaller parts, whose activations stay in the cache. Carried state makes that the same computation.
+        """
+        if index == len(self._blocks):
+            room = self._sound.room(buffers, x.shape[1])
+            self._snake.into(self._sound.fresh(room), x)
+            return self._sound(buffers, room)[:, :, 0]
+        block, steps = self._blocks[index], x.shape[1]
+        if index and self.device.type == "cpu":
+            frame = self._steps_per_frame[index]
+            values = x.shape[0] * frame * block.rate * block.channels
+            steps = min(steps, frame * max(1, _TILE_VALUES // values))
+        sounds = [self._rise(block(part, buffers), buffers, index + 1) for part in x.split(steps, 1)]
+        return sounds[0] if len(sounds) == 1 else torch.cat(sounds, 1)
 
 
 def reference_cut(reference_frames: int, generated_frames: int) -> int:

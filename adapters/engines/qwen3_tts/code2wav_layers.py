@@ -11,6 +11,7 @@ so the functions can be compiled and captured.
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 
 import torch
@@ -18,6 +19,9 @@ import torch.nn.functional as F  # noqa: N812
 
 _NARROW = 128
 """Up to this many input channels a channels-last convolution beats matrix products on the CPU."""
+
+_LONG_ROW = 1536
+"""Length of a row (steps times channels) that elementwise work likes."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,18 +67,24 @@ class Snake:
     """SnakeBeta: ``x + sin(x * exp(alpha))^2 / (exp(beta) + 1e-9)`` per channel."""
 
     def __init__(self, alpha: torch.Tensor, beta: torch.Tensor, place: Placement) -> None:
-        self.alpha = place.put(alpha.float().exp())
-        self.scale = place.put(1.0 / (beta.float().exp() + 1e-9))
+        # Several steps are treated as one long one, since broadcasting over short rows costs more than the sums.
+        self.fold = max(1, _LONG_ROW // alpha.shape[0])
+        self.alpha = place.put(alpha.float().exp().repeat(self.fold))
+        self.scale = place.put((1.0 / (beta.float().exp() + 1e-9)).repeat(self.fold))
 
     def into(self, out: torch.Tensor, x: torch.Tensor) -> None:
-        """Write the activation of ``x`` to ``out`` of the same shape (another tensor)."""
-        wave = torch.mul(x, self.alpha).sin_()
+        """Write the activation of ``x (streams, steps, channels)`` to ``out`` of the same shape (another tensor)."""
+        streams, steps, channels = x.shape
+        fold = math.gcd(self.fold, steps)
+        alpha, scale = self.alpha[: fold * channels], self.scale[: fold * channels]
+        x, out = x.view(streams, -1, fold * channels), out.view(streams, -1, fold * channels)
+        wave = torch.mul(x, alpha).sin_()
         wave.square_()
         if torch.compiler.is_compiling():
             # Writing through ``out=`` to a strided view is what the compiler refuses; it fuses the copy anyway.
-            out.copy_(torch.addcmul(x, wave, self.scale))
+            out.copy_(torch.addcmul(x, wave, scale))
         else:
-            torch.addcmul(x, wave, self.scale, out=out)
+            torch.addcmul(x, wave, scale, out=out)
 
 
 class CausalConv:

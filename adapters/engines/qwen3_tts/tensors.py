@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from pathlib import Path
 from typing import Protocol
 
@@ -48,28 +47,3 @@ class TensorFile:
         if shape is not None and tuple(tensor.shape) != shape:
             raise EngineFault(f"{self._label}: tensor {name} has shape {tuple(tensor.shape)}, expected {shape}")
         return tensor
-
-
-class RandomTensors:
-    """Seeded weights of any shape asked for: a stand-in of full size for benchmarks, where values do not matter.
-
-    Matrices are scaled so that activations neither vanish nor grow; a name always has the same values.
-    """
-
-    def __init__(self, seed: int = 0) -> None:
-        self._seed = seed
-
-    def names(self) -> tuple[str, ...]:
-        """Nothing is stored."""
-        return ()
-
-    def get(self, name: str, shape: tuple[int, ...] | None = None) -> torch.Tensor:
-        """A float32 tensor of ``shape``, which must be given."""
-        if shape is None:
-            raise EngineFault(f"tensor {name} needs a shape")
-        generator = torch.Generator().manual_seed(self._seed * 65_537 + sum(name.encode()) * 257 + len(name))
-        if name.endswith("cluster_usage"):
-            return torch.ones(shape)
-        if len(shape) == 1:
-            return torch.empty(shape).normal_(0.0, 0.1, generator=generator)
-        return torch.empty(shape).normal_(0.0, 0.5 / math.sqrt(math.prod(shape[1:])), generator=generator)
