@@ -10,39 +10,53 @@ import itertools
 import logging
 import threading
 import time
+from collections import OrderedDict
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass, field, replace
-from typing import Any, Literal, Protocol
+from typing import Any, Literal, Protocol, cast
 
 import numpy as np
 
 from adapters.engines.qwen3_tts.requests import Ask, Codes, Ended, Event, Failed, Limits, Placed, Samples, Sink
-from adapters.engines.qwen3_tts.scheduler import Piece, Scheduler
-from adapters.engines.qwen3_tts.stages import Decoder, Talker
+from adapters.engines.qwen3_tts.scheduler import Piece, Scheduler, ids_to_begin
+from adapters.engines.qwen3_tts.stages import Decoder, Frames, Prompt, Talker
 from sidecar.faults import BadRequest, EngineFault, EngineLost, Fault
 
 _log = logging.getLogger(__name__)
 
 
-class Stages(Protocol):
-    """The two stages, as some loader gives them."""
+class Listening(Protocol):
+    """A decoder that can be brought past codes whose sound nobody needs, and whose states can be copied."""
 
-    @property
-    def talker(self) -> Talker:
-        """Stage 0."""
-
-    @property
-    def decoder(self) -> Decoder:
-        """Stage 1."""
+    def listen(self, state: Any, codes: Frames) -> None:
+        """Bring a state past ``codes (frames, 16)``."""
 
 
-class StagePair:
-    """A talker and a decoder."""
+class Stages:
+    """A talker and a decoder. States after the references of in-context voices are kept for the next utterance."""
+
+    _KEPT = 8
 
     def __init__(self, talker: Talker, decoder: Decoder) -> None:
         self.talker = talker
         self.decoder = decoder
+        self._after: OrderedDict[bytes, Any] = OrderedDict()
+
+    def first_state(self, prompt: Prompt) -> Any:
+        """The decoder's state before the first frame: an in-context reference has been heard already then."""
+        reference = prompt.reference
+        if reference is None or reference.codes is None or not len(reference.codes):
+            return self.decoder.new_state()
+        key = reference.codes.tobytes()
+        if key not in self._after:
+            state = self.decoder.new_state()
+            cast(Listening, self.decoder).listen(state, reference.codes)
+            self._after[key] = state
+            if len(self._after) > self._KEPT:
+                self._after.popitem(last=False)
+        self._after.move_to_end(key)
+        return self._after[key].clone()
 
 
 Trace = Callable[[Literal["admit", "step", "decode"], Sequence[int], int], None]
@@ -262,7 +276,9 @@ class Runtime:
     def _open(self, talker: Talker, scheduler: Scheduler, id: int, ask: Ask) -> None:
         sink, wants_codes = self._sinks.pop(id)
         try:
-            known = ask.prompt if ask.prompt.text_ids else replace(ask.prompt, text_ids=(0,))
+            known = ask.prompt
+            if not known.closed:  # the least it can begin with
+                known = replace(known, text_ids=known.text_ids + (0,) * (ids_to_begin(known) - len(known.text_ids)))
             scheduler.submit(id, ask, talker.max_positions - talker.positions(known))
         except Fault as fault:
             sink(Failed(fault))
@@ -287,7 +303,8 @@ class Runtime:
                 if failed is not None:
                     self._fail(scheduler, *failed)
             self._release(talker, scheduler)
-        batches = scheduler.decodes()
+            stalled = {row for row in scheduler.open_rows() if not talker.can_step(row)}
+        batches = scheduler.decodes(stalled)
         for batch in batches:
             self._decode(stages.decoder, scheduler, batch)
         for ending in scheduler.endings():
@@ -308,7 +325,7 @@ class Runtime:
             self._fail(scheduler, id, fault)
             return
         live.row = row
-        live.state = stages.decoder.new_state()
+        live.state = stages.first_state(prompt)
         scheduler.admitted(id)
 
     def _decode(self, decoder: Decoder, scheduler: Scheduler, batch: list[Piece]) -> None:

@@ -17,7 +17,7 @@ import numpy as np
 
 from adapters.engines.qwen3_tts.guard import LoopGuard
 from adapters.engines.qwen3_tts.requests import Ask, EndReason, Limits
-from adapters.engines.qwen3_tts.stages import FRAME_SAMPLES, Frame, Frames
+from adapters.engines.qwen3_tts.stages import FRAME_SAMPLES, Frame, Frames, Prompt
 from adapters.engines.rows import chunk_frames
 from sidecar.faults import BadRequest, EngineFault, EngineOverloaded, Fault
 
@@ -53,6 +53,7 @@ class _Item:
     lengths: Iterator[int]
     due: int
     guard: LoopGuard | None
+    needed: int
     row: int | None = None
     admitted: bool = False
     drawn: int = 0
@@ -102,7 +103,8 @@ class Scheduler:
             )
         lengths = chunk_frames(self._limits.chunk_ramp, ask.first_chunk_frames)
         guard = LoopGuard(self._limits.guard) if self._limits.guard is not None else None
-        item = _Item(id, ask, tokens, ask.prompt.closed, room, lengths, next(lengths), guard)
+        needed = ids_to_begin(ask.prompt)
+        item = _Item(id, ask, tokens, ask.prompt.closed, room, lengths, next(lengths), guard, needed)
         self._items[id] = item
         self._waiting.append(item)
 
@@ -181,12 +183,16 @@ class Scheduler:
             self._end(item, reason)
         return None
 
-    def decodes(self) -> list[list[Piece]]:
-        """Batches to decode now, first chunks before the others; each piece is to be reported with ``decoded``."""
+    def decodes(self, stalled: Collection[int] = ()) -> list[list[Piece]]:
+        """Batches to decode now, first chunks before the others; each piece is to be reported with ``decoded``.
+
+        A row that lacks text gives what it has once its reader has nothing left, however little.
+        """
         first: list[_Item] = []
         later: list[_Item] = []
-        for item in self._by_row.values():
-            if item.pending and (item.over is not None or len(item.pending) >= item.due):
+        for row, item in self._by_row.items():
+            dry = row in stalled and item.unread == 0
+            if item.pending and (item.over is not None or dry or len(item.pending) >= item.due):
                 (later if item.given else first).append(item)
         later.sort(key=lambda item: item.unread)  # stable: rows seated longer first among equals
         chosen: list[_Item] = []
@@ -251,7 +257,8 @@ class Scheduler:
 
     # ------------------------------------------------------------ inside
     def _may_step(self, item: _Item) -> bool:
-        return item.admitted and item.over is None and item.held < self._limits.max_lead_frames * FRAME_SAMPLES
+        room = self._limits.max_lead_frames * FRAME_SAMPLES - item.held
+        return item.admitted and item.over is None and room >= FRAME_SAMPLES
 
     def _cap(self, item: _Item) -> tuple[int, EndReason]:
         limits = self._limits
@@ -292,6 +299,17 @@ class Scheduler:
             self._released.append(item.row)
 
 
+def ids_to_begin(prompt: Prompt) -> int:
+    """Text ids that a text still coming must have for its prefill in the streaming layout.
+
+    One; beside an in-context reference, whose codes and text run side by side, as many as its codes outrun its text.
+    """
+    reference = prompt.reference
+    if reference is None or reference.codes is None:
+        return 1
+    return max(1, len(reference.codes) + 1 - len(reference.text_ids))
+
+
 def _has_text(item: _Item) -> bool:
-    """The whole layout prefills the text and needs all of it, the streaming one its first id."""
-    return item.tokens > 0 and (item.closed or item.ask.prompt.layout == "streaming")
+    """The whole layout prefills the text and needs all of it, the streaming one its first ids."""
+    return item.tokens > 0 and (item.closed or (item.ask.prompt.layout == "streaming" and item.tokens >= item.needed))

@@ -10,12 +10,12 @@ from __future__ import annotations
 import hashlib
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import NDArray
 
-from adapters.engines.qwen3_tts.runtime import StagePair
+from adapters.engines.qwen3_tts.runtime import Stages
 from adapters.engines.qwen3_tts.stages import CODEBOOKS, FRAME_SAMPLES, Frame, Frames, Prompt, Stepped
 
 LOOPING_ID = 60_000
@@ -73,7 +73,7 @@ class ToyTalker:
 
     def can_step(self, row: int) -> bool:
         here = self.rows[row]
-        return here.closed or len(here.ids) > here.step + 1
+        return here.closed or len(here.ids) > here.step
 
     def append(self, row: int, text_ids: Sequence[int]) -> None:
         assert not self.rows[row].closed
@@ -112,7 +112,9 @@ class ToyTalker:
 class _State:
     frames: int = 0
     memory: int = 1
-    busy: list[int] = field(default_factory=list)
+
+    def clone(self) -> _State:
+        return replace(self)
 
 
 class ToyDecoder:
@@ -129,6 +131,9 @@ class ToyDecoder:
         self.calls.append([len(frames) for _, frames in pieces])
         return [self._decode(state, frames) for state, frames in pieces]
 
+    def listen(self, state: _State, codes: Frames) -> None:
+        self._decode(state, codes)
+
     def _decode(self, state: _State, frames: Frames) -> NDArray[np.float32]:
         assert frames.shape[1:] == (CODEBOOKS,)
         assert len(frames) > 0
@@ -141,9 +146,9 @@ class ToyDecoder:
         return np.concatenate(made).astype(np.float32)
 
 
-def stages(rows: int = 8, positions: int = 4_096) -> StagePair:
+def stages(rows: int = 8, positions: int = 4_096) -> Stages:
     """A toy talker and decoder."""
-    return StagePair(ToyTalker(rows, positions), ToyDecoder())
+    return Stages(ToyTalker(rows, positions), ToyDecoder())
 
 
 def alone(prompt: Prompt, max_frames: int = 10_000) -> Frames:
