@@ -58,9 +58,7 @@ def resolve(path_or_id: str | Path, *, offline: bool = False) -> Path:
         return Path(hub.snapshot_download(name, allow_patterns=patterns, local_files_only=True))
     except Exception as error:  # every miss of the local cache, whatever the library calls it
         if offline or bool(getattr(hub.constants, "HF_HUB_OFFLINE", False)):
-            raise ConfigError(
-                [f"checkpoint {name}: not in the local hub cache, and this machine is offline"]
-            ) from error
+            raise ConfigError([f"checkpoint {name}: not in the local hub cache, and there is no network"]) from error
     try:
         return Path(hub.snapshot_download(name, allow_patterns=patterns))
     except Exception as error:  # network, unknown repository, gated repository, full disk

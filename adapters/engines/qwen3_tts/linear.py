@@ -11,7 +11,7 @@ from __future__ import annotations
 import platform
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, Literal, Protocol
+from typing import Any, Literal, Protocol, cast
 
 import torch
 import torch.nn.functional as F  # noqa: N812
@@ -28,7 +28,8 @@ _SIGNED, _OFFSET = 127, 128
 class Linear(Protocol):
     """``x (..., in)`` of the compute type to ``(..., out)`` of the same type."""
 
-    def __call__(self, x: torch.Tensor) -> torch.Tensor: ...
+    def __call__(self, x: torch.Tensor) -> torch.Tensor:
+        """The product."""
 
 
 class DenseLinear:
@@ -85,7 +86,7 @@ def int8_available(device: torch.device) -> bool:
     return (
         device.type == "cpu"
         and platform.machine().lower() in ("x86_64", "amd64")
-        and bool(torch.backends.mkldnn.is_available())
+        and bool(cast("Any", torch.backends.mkldnn).is_available())
         and hasattr(torch.ops.onednn, "qlinear_pointwise")
     )
 

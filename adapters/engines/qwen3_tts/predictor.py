@@ -58,7 +58,7 @@ class Predictor:
         """Complete one frame of each row.
 
         ``hidden (n, hidden)`` is the talker's final-norm state that gave the codes ``first (n,)`` int64, ``embedded
-        (n, hidden)`` their vectors. Returns the codes ``(n, 16)`` int64 and the sum of their 16 vectors ``(n, hidden)``.
+        (n, hidden)`` their vectors. Returns the codes ``(n, 16)`` int64 and the sum of their vectors ``(n, hidden)``.
         """
         codes, vectors = [first], [embedded]
         x = torch.stack((hidden, embedded), 1)  # (n, 2, hidden)

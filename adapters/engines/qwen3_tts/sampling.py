@@ -27,7 +27,7 @@ _ROUNDS = 10
 
 
 def philox(counters: NDArray[np.uint64], keys: NDArray[np.uint64]) -> NDArray[np.uint64]:
-    """Philox 4x32-10 (Salmon et al., 2011): ``counters (..., 4)`` and ``keys (..., 2)`` of 32-bit words to ``(..., 4)``."""
+    """Philox 4x32-10 (Salmon et al., 2011): 32-bit words, ``counters (..., 4)`` and ``keys (..., 2)`` to ``(..., 4)``."""
     a, b, c, d = (counters[..., word] for word in range(4))
     first, second = keys[..., 0], keys[..., 1]
     for turn in range(_ROUNDS):
@@ -39,7 +39,7 @@ def philox(counters: NDArray[np.uint64], keys: NDArray[np.uint64]) -> NDArray[np
 
 
 def split_seed(seed: int) -> tuple[int, int]:
-    """One public seed (any integer, taken modulo 2^64) to the 64-bit keys of the talker's and the predictor's sampler."""
+    """One public seed (any integer, modulo 2^64) to the 64-bit keys of the talker's and the predictor's sampler."""
     words = np.array([seed & 0xFFFFFFFF, (seed & _MASK64) >> 32], dtype=np.uint64)
     block = [int(word) for word in philox(np.zeros(4, dtype=np.uint64), words)]
     return block[0] | block[1] << 32, block[2] | block[3] << 32

@@ -280,7 +280,7 @@ class Stage0:
             reads = row in going and state.fed <= len(state.trailing)
             ids.append(state.trailing[state.fed - 1] if reads else pad)
         text = torch.tensor(ids, device=self._device)
-        where: Any
+        where: tuple[Any, Any]
         if self._slots:
             places = [min(state.position, self.max_positions - 1) for state in every]
             window = min(-(-(max(places) + 1) // WINDOW_STEP) * WINDOW_STEP, self.max_positions)
@@ -308,7 +308,7 @@ class Stage0:
 
     def _talk(
         self,
-        where: Any,
+        where: tuple[Any, Any],
         total: torch.Tensor,
         text: torch.Tensor | None,
         seen: torch.Tensor,

@@ -13,7 +13,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from tokenizers import Regex, Tokenizer, models, normalizers, pre_tokenizers
+from tokenizers import Regex, Tokenizer, models, normalizers, pre_tokenizers  # type: ignore[import-untyped]
 
 from adapters.engines.qwen3_tts.config import TalkerConfig, TextIds
 from sidecar.faults import ConfigError
