@@ -291,8 +291,8 @@ class Code2Wav:
                 groups.setdefault(len(codes), []).append(index)
         for group in groups.values():
             states = [checked[index][0] for index in group]
-            codes = torch.from_numpy(np.stack([checked[index][1] for index in group])).to(self.device)
-            parts = [self._advance(states, part) for part in codes.split(MAX_PIECE_FRAMES, 1)]
+            batch = torch.from_numpy(np.stack([checked[index][1] for index in group])).to(self.device)
+            parts = [self._advance(states, part) for part in torch.split(batch, MAX_PIECE_FRAMES, 1)]
             samples = (parts[0] if len(parts) == 1 else torch.cat(parts, 1)).cpu().numpy()  # (streams, frames * 1920)
             for row, index in enumerate(group):
                 results[index] = samples[row]
@@ -319,11 +319,11 @@ class Code2Wav:
         with torch.inference_mode():
             buffers = state.buffer[None]
             latents = []
-            for part in checked.split(MAX_PIECE_FRAMES, 1):
+            for part in torch.split(checked, MAX_PIECE_FRAMES, 1):
                 latents.append(self.front(part, buffers, state.position[None]))
                 state.position.add_(part.shape[1])
             state.frames += checked.shape[1]
-            for part in torch.cat(latents, 1)[:, -self.conv_reach_frames :].split(MAX_PIECE_FRAMES, 1):
+            for part in torch.split(torch.cat(latents, 1)[:, -self.conv_reach_frames :], MAX_PIECE_FRAMES, 1):
                 self.back(part, buffers)
 
     def _advance(self, states: Sequence[DecoderState], codes: torch.Tensor) -> torch.Tensor:
@@ -366,7 +366,6 @@ class Code2Wav:
 
     def back(self, latent: torch.Tensor, buffers: torch.Tensor) -> torch.Tensor:
         """``latent (streams, frames, latent)`` to samples, float32 ``(streams, frames * 1920)`` in [-1, 1]."""
-        streams, steps, _ = latent.shape
         x = latent
         for upsampler in self._upsamplers:
             x = upsampler(x, buffers)
@@ -388,7 +387,7 @@ class Code2Wav:
             frame = self._steps_per_frame[index]
             values = x.shape[0] * frame * block.rate * block.channels
             steps = min(steps, frame * max(1, _TILE_VALUES // values))
-        sounds = [self._rise(block(part, buffers), buffers, index + 1) for part in x.split(steps, 1)]
+        sounds = [self._rise(block(part, buffers), buffers, index + 1) for part in torch.split(x, steps, 1)]
         return sounds[0] if len(sounds) == 1 else torch.cat(sounds, 1)
 
 

@@ -241,7 +241,7 @@ class Attention:
         streams, steps, _ = normed.shape
         made = self.qkv(normed).view(streams, steps, self.heads + 2 * self.kv_heads, self.head_dim)
         turned = rotate(made[:, :, : self.heads + self.kv_heads], turn)
-        query, key = turned.split((self.heads, self.kv_heads), 2)
+        query, key = torch.split(turned, [self.heads, self.kv_heads], 2)
         fresh = torch.cat((key, made[:, :, self.heads + self.kv_heads :]), 2).view(streams, steps, -1)
         cache = torch.cat((self.slot.view(buffers), fresh), 1)  # (streams, past + steps, 2 * kv_heads * head_dim)
         self.slot.view(buffers).copy_(cache[:, -self.past :])

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Protocol
+from typing import Any, Protocol
 
 import torch
 from safetensors import SafetensorError, safe_open
@@ -15,7 +15,10 @@ class Tensors(Protocol):
     """Where a part of the model finds its weights."""
 
     def get(self, name: str, shape: tuple[int, ...] | None = None) -> torch.Tensor:
-        """The tensor of that name on the CPU, as stored. Raises ``EngineFault`` if it is missing or shaped otherwise."""
+        """The tensor of that name on the CPU, as stored.
+
+        Raises ``EngineFault`` when it is missing or has another shape.
+        """
 
     def names(self) -> tuple[str, ...]:
         """All names."""
@@ -29,8 +32,9 @@ class TensorFile:
 
     def __init__(self, path: Path) -> None:
         self._label = "/".join(path.parts[-2:])
+        opener: Any = safe_open  # untyped
         try:
-            self._file = safe_open(str(path), framework="pt", device="cpu")
+            self._file = opener(str(path), framework="pt", device="cpu")
             self._names = frozenset(self._file.keys())
         except (OSError, SafetensorError) as error:
             raise EngineFault(f"{self._label} cannot be read: missing, truncated or not a safetensors file") from error
