@@ -288,7 +288,9 @@ class Runtime:
     def _turn(self, stages: Stages, scheduler: Scheduler) -> bool:
         """One turn; False when there was nothing to do."""
         talker = stages.talker
-        for id in scheduler.seat():
+        seated = scheduler.seat()
+        self._active = scheduler.active  # before anybody hears of a row
+        for id in seated:
             self._tell(id, Placed())
         self._release(talker, scheduler)
         admissions = scheduler.admissions()
