@@ -149,7 +149,7 @@ class CausalConv:
         if self.narrow:
             image = room.transpose(1, 2).unsqueeze(2)  # (streams, in, 1, time), channels last in memory
             made = F.conv2d(image, self.weight, self.bias, dilation=(1, self.dilation))
-            return made.squeeze(2).transpose(1, 2)
+            return made.squeeze(2).transpose(1, 2).contiguous()  # as it lies, where the device kept channels last
         if self.by_taps and streams == 1:
             rows = room[0]
             out = torch.addmm(self.bias, rows[:steps], self.weight[0])
