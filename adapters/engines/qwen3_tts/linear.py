@@ -1,0 +1,127 @@
+"""Matrix products of stage 0 in the precisions offered: float32, bfloat16, and int8 weights on the CPU.
+
+With one row a product costs the bytes of its weights, so int8 is worth four times float32. Its activations are
+quantised row by row (127 levels to each side of zero, the row's largest magnitude as the scale) and the sums are
+exact integers: a row's result cannot depend on the rows beside it. PyTorch's own dynamic quantisation scales a whole
+batch by one number, which would let neighbours into each other's codes, so it is not used.
+"""
+
+from __future__ import annotations
+
+import platform
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, Literal, Protocol, cast
+
+import torch
+import torch.nn.functional as F  # noqa: N812
+
+from sidecar.faults import ConfigError
+
+Precision = Literal["float32", "bfloat16", "int8"]
+PRECISIONS: tuple[Precision, ...] = ("float32", "bfloat16", "int8")
+
+_SIGNED, _OFFSET = 127, 128
+"""Levels of signed int8 and the zero point of the unsigned activations the kernel wants."""
+
+
+class Linear(Protocol):
+    """``x (..., in)`` of the compute type to ``(..., out)`` of the same type."""
+
+    def __call__(self, x: torch.Tensor) -> torch.Tensor:
+        """The product."""
+
+
+class DenseLinear:
+    """Weights ``(out, in)`` of the compute type, with an optional bias ``(out,)``."""
+
+    def __init__(self, weight: torch.Tensor, bias: torch.Tensor | None = None) -> None:
+        self.weight = weight
+        self.bias = bias
+
+    def __call__(self, x: torch.Tensor) -> torch.Tensor:
+        """``x (..., in)`` to ``(..., out)``."""
+        return F.linear(x, self.weight, self.bias)
+
+
+class Int8Linear:
+    """Weights as int8 with one scale per output channel, activations quantised per row; float32 in and out."""
+
+    def __init__(self, weight: torch.Tensor, bias: torch.Tensor | None = None) -> None:
+        quantised, self.scale = quantise(weight)
+        self._packed = torch.ops.onednn.qlinear_prepack(quantised, None)
+        self._zero = torch.zeros(weight.shape[0], dtype=torch.int64)
+        self._levels = _activation_levels()
+        self.bias = None if bias is None else bias.float()
+
+    def __call__(self, x: torch.Tensor) -> torch.Tensor:
+        """``x (..., in)`` float32 to ``(..., out)`` float32."""
+        rows = x.reshape(-1, x.shape[-1])
+        scale = rows.abs().amax(1, keepdim=True).clamp_(min=1e-30).div_(self._levels)
+        levels = rows.div(scale).round_().add_(_OFFSET).to(torch.uint8)
+        out: torch.Tensor = torch.ops.onednn.qlinear_pointwise(
+            levels, 1.0, _OFFSET, self._packed, self.scale, self._zero, None, 1.0, 0, torch.float32, "none", [], ""
+        )
+        out = out.mul_(scale)
+        if self.bias is not None:
+            out = out.add_(self.bias)
+        return out.view(*x.shape[:-1], -1)
+
+
+def quantise(weight: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+    """``weight (out, in)`` as int8 ``(out, in)`` and float32 scales ``(out,)``, symmetric, largest magnitude at 127."""
+    exact = weight.float()
+    scale = exact.abs().amax(1).clamp_(min=1e-30) / _SIGNED
+    return torch.round(exact / scale[:, None]).clamp_(-_SIGNED, _SIGNED).to(torch.int8), scale
+
+
+def _activation_levels() -> int:
+    """127, or 63 where the CPU lacks VNNI: its 16-bit sums of two products would saturate."""
+    supported: Callable[[], bool] | None = getattr(torch.cpu, "_is_vnni_supported", None)
+    return _SIGNED if supported is not None and supported() else _SIGNED // 2
+
+
+def int8_available(device: torch.device) -> bool:
+    """True where the int8 kernel exists: x86 CPUs with oneDNN."""
+    return (
+        device.type == "cpu"
+        and platform.machine().lower() in ("x86_64", "amd64")
+        and bool(cast("Any", torch.backends.mkldnn).is_available())
+        and hasattr(torch.ops.onednn, "qlinear_pointwise")
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """Where stage 0 lives and in what it computes. Raises ``ConfigError`` when that does not exist here."""
+
+    device: torch.device
+    precision: Precision = "float32"
+
+    def __post_init__(self) -> None:
+        if self.precision not in PRECISIONS:
+            raise ConfigError([f"precision {self.precision!r} is none of {', '.join(PRECISIONS)}"])
+        if self.precision == "int8" and not int8_available(self.device):
+            raise ConfigError(
+                [f"precision int8 needs an x86 CPU, not {self.device.type} on {platform.machine()}: use bfloat16"]
+            )
+
+    @property
+    def dtype(self) -> torch.dtype:
+        """The compute type: bfloat16, or float32 (also around int8 products)."""
+        return torch.bfloat16 if self.precision == "bfloat16" else torch.float32
+
+    def put(self, tensor: torch.Tensor) -> torch.Tensor:
+        """The tensor on the device in the compute type."""
+        return tensor.to(self.device, self.dtype).contiguous()
+
+    def table(self, tensor: torch.Tensor) -> torch.Tensor:
+        """An embedding table on the device, in the stored type: its rows are converted when looked up, exactly."""
+        return tensor.to(self.device)
+
+    def linear(self, *weights: torch.Tensor, bias: torch.Tensor | None = None, exact: bool = False) -> Linear:
+        """A product with the weights stacked over their outputs; ``exact`` keeps it out of int8."""
+        stacked: Any = torch.cat(weights) if len(weights) > 1 else weights[0]
+        if self.precision == "int8" and not exact:
+            return Int8Linear(stacked, bias)
+        return DenseLinear(self.put(stacked), None if bias is None else self.put(bias))
