@@ -16,7 +16,7 @@ from sidecar import __version__
 from sidecar.config import CONFIG_VARIABLE, Config, explain, load
 from sidecar.faults import ConfigError, Fault
 
-ENGINES = ("auto", "builtin", "tone")
+ENGINES = ("auto", "builtin", "qwen3_tts", "tone")
 
 
 def main() -> None:
@@ -175,6 +175,15 @@ def say(
 
     options = SayOptions(output, format, voice, language, seed)
     asyncio.run(say_text(config, None if text in (None, "-") else text, options))
+
+
+@commands.command()
+@click.argument("checkpoint")
+def pull(checkpoint: str) -> None:
+    """Fetch a Qwen3-TTS CHECKPOINT: 0.6b, 1.7b, 0.6b-base, 1.7b-base, 1.7b-design, or a hub id."""
+    from sidecar.pull import pull_checkpoint
+
+    click.echo(f"fetched {pull_checkpoint(checkpoint)}; `sidecar serve` speaks with it from now on")
 
 
 @commands.command()

@@ -104,8 +104,20 @@ class LlmConfig:
 class EngineConfig:
     """The speech engine."""
 
-    kind: Literal["auto", "builtin", "tone"] = setting("auto", "Which engine speaks.")
-    checkpoint: str | None = setting(None, "Folder or id of a Qwen3-TTS checkpoint.")
+    kind: Literal["auto", "builtin", "qwen3_tts", "tone"] = setting(
+        "auto", "Which engine speaks; auto is qwen3_tts if there is a checkpoint, else builtin."
+    )
+    checkpoint: str | None = setting(
+        None, "Qwen3-TTS checkpoint: a folder or hub id; unset takes what `sidecar pull` fetched last."
+    )
+    device: str = setting(
+        "auto", "Qwen3-TTS: device of the talker, such as cpu or cuda:0; auto is a GPU if there is one."
+    )
+    decoder_device: str = setting("", "Qwen3-TTS: device of the decoder; unset is that of the talker.")
+    precision: Literal["auto", "float32", "bfloat16", "int8"] = setting(
+        "auto", "Qwen3-TTS: precision of the talker; auto is bfloat16 on a GPU, else float32."
+    )
+    max_positions: int = setting(2_048, "Qwen3-TTS: prompt positions and frames of one utterance.", 64, 32_768)
     threads: int = setting(2, "CPU threads of the engine.", 1, 1_024)
     tone_realtime_factor: float = setting(
         0.0, "Tone engine: seconds of work per second of audio; 0 is as fast as it can.", 0, 100

@@ -35,7 +35,10 @@ class EngineVoice:
 
 @dataclass(frozen=True, slots=True)
 class EngineTraits:
-    """What an engine can do. The sidecar asks these, never the engine's class."""
+    """What an engine can do. The sidecar asks these, never the engine's class.
+
+    ``tasks``, as Qwen3-TTS names them: ``CustomVoice`` (voices of its own), ``Base`` (clones), ``VoiceDesign``.
+    """
 
     name: str
     voices: tuple[EngineVoice, ...]
@@ -48,6 +51,7 @@ class EngineTraits:
     codes_out: bool = False
     carry: bool = False
     instructions: bool = False
+    tasks: tuple[str, ...] = ("CustomVoice",)
     more_voices: str = ""
     """A sentence on how to get more voices, for error messages."""
 
@@ -56,8 +60,9 @@ class EngineTraits:
 class Utterance:
     """What an engine is asked to say.
 
-    ``voice`` is one of the engine's voices. ``language`` is an ISO 639-1 code, or None to detect it from the
-    text. ``max_frames`` caps the audio length (frames of 80 ms). Same utterance, same engine build: same samples.
+    ``voice`` is one of the engine's voices; ``speaker_embedding`` takes its place, in one of ``clone_widths``.
+    ``language`` is an ISO 639-1 code, or None to detect it from the text. ``max_frames`` caps the audio length (frames
+    of 80 ms). Same utterance, same engine build: same samples.
     """
 
     text: str
@@ -67,6 +72,7 @@ class Utterance:
     instructions: str = ""
     max_frames: int | None = None
     first_chunk_frames: int | None = None
+    speaker_embedding: tuple[float, ...] | None = None
 
 
 @dataclass(frozen=True, slots=True)

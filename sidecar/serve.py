@@ -39,6 +39,8 @@ async def serve_until_stopped(config: Config) -> None:
         await server.serve([listener])
     finally:
         listener.close()
+    if service.start_problem is not None:
+        raise service.start_problem
     if not server.started:
         print("sidecar: the server could not start; see the log above", file=sys.stderr)
         raise SystemExit(1)

@@ -2,24 +2,28 @@
 
 from __future__ import annotations
 
+import logging
 import os
 import sys
 from pathlib import Path
 
 from adapters.audio.encode import PyAvCodec
 from adapters.engines.builtin import BuiltinEngine, BuiltinSettings
+from adapters.engines.host import HostedEngine
 from adapters.engines.tone import ToneEngine, ToneSettings
 from adapters.llm.openai_chat import OpenAiChat, OpenAiChatSettings
 from adapters.llm.scripted import ScriptedLanguageModel, ScriptedSettings
 from adapters.stores.local import LocalStore
 from sidecar.clock import SystemClock
 from sidecar.config import Config
-from sidecar.faults import ConfigError, UnknownVoice
+from sidecar.faults import ConfigError
 from sidecar.gate import Gate
 from sidecar.http.service import Service
 from sidecar.memory import DialogMemory
 from sidecar.ports import AudioCodec, Clock, Engine, LanguageModel, Store
 from sidecar.telemetry import Metrics
+
+log = logging.getLogger(__name__)
 
 
 def build(config: Config) -> Service:
@@ -27,7 +31,7 @@ def build(config: Config) -> Service:
     clock = SystemClock()
     engine = make_engine(config, clock)
     store = make_store(config)
-    service = Service(
+    return Service(
         config=config,
         engine=engine,
         llm=make_llm(config, clock),
@@ -39,8 +43,6 @@ def build(config: Config) -> Service:
         memory=DialogMemory(store, clock, int(config.chat.dialog_ttl_s)),
         spare_store=LocalStore(None),
     )
-    _check_voices(service)
-    return service
 
 
 def make_codec() -> AudioCodec:
@@ -51,11 +53,11 @@ def make_codec() -> AudioCodec:
 def make_engine(config: Config, clock: Clock) -> Engine:
     """The speech engine that the configuration names."""
     engine = config.engine
-    if engine.checkpoint is not None:
-        raise ConfigError(
-            ["engine.checkpoint: this version has no engine for checkpoints; leave it out (engines: builtin, tone)"]
-        )
-    if engine.kind == "tone":
+    kind, why = chosen_engine(config)
+    log.info("engine", extra={"engine": kind, "because": why})
+    if kind == "qwen3_tts":
+        return _qwen3_tts(config, clock)
+    if kind == "tone":
         return ToneEngine(
             ToneSettings(
                 realtime_factor=engine.tone_realtime_factor,
@@ -70,6 +72,47 @@ def make_engine(config: Config, clock: Clock) -> Engine:
     return BuiltinEngine(
         BuiltinSettings(threads=engine.threads, max_rows=engine.max_rows, row_wait_ms=engine.row_wait_ms)
     )
+
+
+def chosen_engine(config: Config) -> tuple[str, str]:
+    """The kind of engine, and why that one. Raises ``ConfigError`` for a checkpoint that nothing would read."""
+    engine = config.engine
+    if engine.kind == "qwen3_tts":
+        return "qwen3_tts", "engine.kind asks for it"
+    if engine.kind != "auto":
+        if engine.checkpoint is not None:
+            raise ConfigError([f"engine.checkpoint: the engine '{engine.kind}' reads none; leave one of them out"])
+        return engine.kind, "engine.kind asks for it"
+    if engine.checkpoint is not None:
+        return "qwen3_tts", "engine.checkpoint is set"
+    if (found := pulled_checkpoint()) is not None:
+        return "qwen3_tts", f"the checkpoint {found.name} was pulled"
+    return "builtin", "no checkpoint is set or was pulled"
+
+
+def _qwen3_tts(config: Config, clock: Clock) -> Engine:
+    """The embedded runtime in a process of its own: its computing and its crashes stay there."""
+    engine = config.engine
+    checkpoint = engine.checkpoint or pulled_checkpoint()
+    if checkpoint is None:
+        raise ConfigError(["engine.checkpoint: needed (a folder or hub id), or run `sidecar pull 0.6b` first"])
+    settings = {
+        "checkpoint": str(checkpoint),
+        "device": engine.device,
+        "decoder_device": engine.decoder_device,
+        "precision": engine.precision,
+        "threads": engine.threads,
+        "max_rows": min(engine.max_rows, 8),
+        "max_positions": engine.max_positions,
+        "row_wait_ms": float(engine.row_wait_ms),
+    }
+    return HostedEngine("adapters.engines.qwen3_tts.engine:make", settings, clock)
+
+
+def pulled_checkpoint() -> Path | None:
+    """The checkpoint that ``sidecar pull`` fetched last, if any."""
+    folders = [file.parent for file in (data_folder() / "checkpoints").glob("*/config.json")]
+    return max(folders, key=lambda folder: (folder / "config.json").stat().st_mtime, default=None)
 
 
 def make_llm(config: Config, clock: Clock) -> LanguageModel:
@@ -114,17 +157,3 @@ def data_folder() -> Path:
     if sys.platform == "darwin":
         return Path.home() / "Library" / "Application Support" / "sidecar"
     return Path(os.environ.get("XDG_DATA_HOME") or Path.home() / ".local" / "share") / "sidecar"
-
-
-def _check_voices(service: Service) -> None:
-    """Every voice that the configuration names must exist."""
-    problems = []
-    voices = service.config.voices
-    named = {"voices.default": voices.default} | {f"voices.aliases.{k}": v for k, v in voices.aliases.items()}
-    for key, name in named.items():
-        try:
-            service.voices.resolve(name)
-        except UnknownVoice as fault:
-            problems.append(f"{key}: {fault.message}")
-    if problems:
-        raise ConfigError(problems)

@@ -15,7 +15,7 @@ from litestar.di import Provide
 from litestar.exceptions import HTTPException
 from litestar.types import ASGIApp
 
-from sidecar.faults import BadRequest, Fault, NotFound, StoreUnavailable
+from sidecar.faults import BadRequest, ConfigError, Fault, NotFound, StoreUnavailable
 from sidecar.http import chat, ops, passing, speech, stream
 from sidecar.http.access import AccessLog
 from sidecar.http.service import Service
@@ -39,7 +39,11 @@ def create_app(service: Service) -> ASGIApp:
     async def lifespan(app: Litestar) -> AsyncIterator[None]:
         monitor = LoopMonitor(service.metrics)
         await _start_store(service)
-        await service.engine.start()
+        try:
+            await service.start_engine()
+        except ConfigError as error:
+            service.start_problem = error
+            raise
         warming = asyncio.create_task(_warm_up(service))
         # Loading models and modules holds the loop up; what counts is what happens once listeners come.
         warming.add_done_callback(lambda task: None if task.cancelled() else monitor.start())
@@ -97,7 +101,7 @@ async def _start_store(service: Service) -> None:
 
 async def _warm_up(service: Service) -> None:
     """Speak once, unheard, so that the first listener does not pay for it."""
-    if service.config.engine.warm_up:
+    if service.config.engine.warm_up and service.engine.traits.voices:
         service.not_ready_reason = "warming up"
         try:
             traits = service.engine.traits

@@ -16,7 +16,7 @@ from litestar.di import NamedDependency
 from segmenter import SegmentOptions
 from sidecar.config import Config
 from sidecar.core.admission import Admission, Ticket
-from sidecar.faults import EngineFault, Fault, TooBusy, UpstreamFault, UpstreamRefused
+from sidecar.faults import ConfigError, EngineFault, Fault, TooBusy, UnknownVoice, UpstreamFault, UpstreamRefused
 from sidecar.gate import Caller, Gate
 from sidecar.http.speech_fields import SpeechRules
 from sidecar.memory import DialogMemory
@@ -46,6 +46,7 @@ class Service:
     ready: asyncio.Event = field(default_factory=asyncio.Event)
     warmed: asyncio.Event = field(default_factory=asyncio.Event)
     not_ready_reason: str = "starting"
+    start_problem: ConfigError | None = None
     sockets: int = 0
     _admission: Admission = field(init=False)
     _admitted: dict[int, asyncio.Event] = field(default_factory=dict)
@@ -65,6 +66,23 @@ class Service:
         """What a speech request may ask of this engine."""
         speech = self.config.speech
         return SpeechRules(self.engine.traits, self.voices, speech.max_input_chars, speech.max_instructions_chars)
+
+    async def start_engine(self) -> None:
+        """Load the engine and check the voices that the configuration names. Raises ``ConfigError``."""
+        try:
+            await self.engine.start()
+        except Fault as fault:
+            raise ConfigError([f"the speech engine cannot start: {fault.message}"]) from fault
+        voices = self.config.voices
+        named = {"voices.default": voices.default} | {f"voices.aliases.{k}": v for k, v in voices.aliases.items()}
+        problems = []
+        for key, name in named.items():
+            try:
+                self.voices.resolve(name)
+            except UnknownVoice as fault:
+                problems.append(f"{key}: {fault.message}")
+        if problems:
+            raise ConfigError(problems)
 
     async def until_ready(self) -> None:
         """Wait for the end of the warm-up. Raises ``EngineFault`` if it failed."""

@@ -153,20 +153,23 @@ class SpeechRules:
                 f"instructions are longer than {self.max_instructions_chars} characters.", param="instructions"
             )
         language = iso_language(fields.language)
+        embedding = _flat(fields.speaker_embedding) if fields.speaker_embedding is not None else None
         return Utterance(
             text=text,
-            voice=self.voices.resolve(fields.voice_name),
+            voice=self.voices.resolve(fields.voice_name) if embedding is None else "",
             seed=fields.seed if fields.seed is not None else new_dialog_seed(),
             language=language,
             instructions=instructions,
             max_frames=max_frames,
             first_chunk_frames=fields.initial_codec_chunk_frames or None,
+            speaker_embedding=embedding,
         )
 
     def check_task(self, fields: SpokenFields, ref_audio: str | list[str] | None) -> None:
         """The rules that tie cloning fields to the task type."""
         cloning = ref_audio is not None or fields.ref_text is not None or fields.speaker_embedding is not None
-        task = fields.task_type or ("Base" if cloning else "CustomVoice")
+        own = self.traits.tasks[0]
+        task = fields.task_type or ("Base" if cloning else own)
         if fields.speaker_embedding is not None:
             _check_embedding(fields.speaker_embedding, self.traits.clone_widths)
             if ref_audio is not None:
@@ -176,15 +179,14 @@ class SpeechRules:
                 raise BadRequest(f"Reference fields need task_type 'Base', not '{task}'.", param="task_type")
             if fields.x_vector_only_mode is not None:
                 raise BadRequest("x_vector_only_mode needs task_type 'Base'.", param="x_vector_only_mode")
-        if task == "VoiceDesign":
-            if not fields.instructions:
-                raise BadRequest("VoiceDesign needs instructions.", param="instructions")
-            raise UnsupportedByEngine(f"The engine '{self.traits.name}' cannot design voices.", param="task_type")
-        if task == "Base" and not self.traits.clone_widths:
+        if task == "VoiceDesign" and not fields.instructions:
+            raise BadRequest("VoiceDesign needs instructions.", param="instructions")
+        if task not in self.traits.tasks:
             raise UnsupportedByEngine(
-                f"The engine '{self.traits.name}' does not support task_type='Base': it cannot clone voices.",
-                param="task_type",
+                f"The engine '{self.traits.name}' does not support task_type='{task}', only {own}.", param="task_type"
             )
+        if task == "Base" and fields.speaker_embedding is None:
+            raise UnsupportedByEngine("Base needs a speaker_embedding in this version.", param="speaker_embedding")
 
 
 def iso_language(name: str | None) -> str | None:
@@ -207,9 +209,13 @@ def _count(vector: list[Any]) -> int:
     return sum(len(x) if isinstance(x, list) else 1 for x in vector)
 
 
-def _check_embedding(vector: list[Any], widths: tuple[int, ...]) -> None:
-    if len(vector) == 1 and isinstance(vector[0], list):
-        vector = vector[0]
+def _flat(vector: list[Any]) -> tuple[float, ...]:
+    """The numbers of an embedding, which may come as a list within a list."""
+    return tuple(vector[0] if len(vector) == 1 and isinstance(vector[0], list) else vector)
+
+
+def _check_embedding(given: list[Any], widths: tuple[int, ...]) -> None:
+    vector = _flat(given)
     numbers = [x for x in vector if isinstance(x, int | float) and not isinstance(x, bool)]
     if not vector or len(numbers) != len(vector) or not all(map(math.isfinite, numbers)):
         raise BadRequest("speaker_embedding must be a list of finite numbers.", param="speaker_embedding")

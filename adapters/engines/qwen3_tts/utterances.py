@@ -6,6 +6,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Literal, Protocol
 
+import numpy as np
+
 from adapters.engines.builtin.languages import Languages
 from adapters.engines.qwen3_tts.stages import Prompt, Reference, Sampling
 from sidecar.faults import BadRequest, UnknownVoice, UnsupportedLanguage
@@ -93,6 +95,7 @@ def traits_of(model: Model, *, rows: int, deterministic: bool) -> EngineTraits:
         clone_widths=(model.width,) if model.kind == "base" else (),
         live_text=True,
         instructions=model.takes_instructions,
+        tasks=({"base": "Base", "custom_voice": "CustomVoice", "voice_design": "VoiceDesign"}[model.kind],),
     )
 
 
@@ -118,6 +121,8 @@ def prompt_of(
     ``UnknownVoice``, ``UnsupportedLanguage``, ``BadRequest``, each with what is possible.
     """
     voice = utterance.voice.lower()
+    if reference is None and utterance.speaker_embedding is not None:
+        reference = Reference(np.asarray(utterance.speaker_embedding, np.float32))
     if reference is None:
         if voice not in model.voices:
             raise UnknownVoice(_no_voice(model), param="voice")
