@@ -119,9 +119,9 @@ class Place:
         """An embedding table on the device, in the stored type: its rows are converted when looked up, exactly."""
         return tensor.to(self.device)
 
-    def linear(self, *weights: torch.Tensor, bias: torch.Tensor | None = None, exact: bool = False) -> Linear:
-        """A product with the weights stacked over their outputs; ``exact`` keeps it out of int8."""
+    def linear(self, *weights: torch.Tensor, bias: torch.Tensor | None = None) -> Linear:
+        """A product with the weights stacked over their outputs."""
         stacked: Any = torch.cat(weights) if len(weights) > 1 else weights[0]
-        if self.precision == "int8" and not exact:
+        if self.precision == "int8":
             return Int8Linear(stacked, bias)
         return DenseLinear(self.put(stacked), None if bias is None else self.put(bias))

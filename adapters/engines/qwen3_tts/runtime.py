@@ -136,6 +136,8 @@ class Runtime:
         self._sinks: dict[int, tuple[Sink, bool]] = {}
         self._ids = itertools.count(1)
         self._closing = False
+        self._over = False
+        self._on_exit: Callable[[], None] | None = None
         self._lost: str | None = "The speech engine is not running."
         self._thread: threading.Thread | None = None
         self._active = 0
@@ -187,8 +189,7 @@ class Runtime:
             self._closing = True
             self._lost = self._lost or "The speech engine was stopped."
             self._lock.notify()
-            alive = self._thread is not None and self._thread.is_alive()
-            if alive and then is not None:
+            if self._thread is not None and not self._over and then is not None:
                 self._on_exit = then
                 return
         if then is not None:
@@ -206,8 +207,6 @@ class Runtime:
         return self._notes.setdefault(id, _Note())
 
     # ------------------------------------------------------------ the loop's thread
-    _on_exit: Callable[[], None] | None = None
-
     def _run(self, ready: Future[None]) -> None:
         try:
             try:
@@ -228,6 +227,7 @@ class Runtime:
             self._give_up(reason)
         finally:
             with self._lock:
+                self._over = True
                 then = self._on_exit
             if then is not None:
                 then()

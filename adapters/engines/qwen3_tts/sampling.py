@@ -27,7 +27,7 @@ _ROUNDS = 10
 
 
 def philox(counters: NDArray[np.uint64], keys: NDArray[np.uint64]) -> NDArray[np.uint64]:
-    """Philox 4x32-10 (Salmon et al., 2011): 32-bit words, ``counters (..., 4)`` and ``keys (..., 2)`` to ``(..., 4)``."""
+    """Philox 4x32-10 (Salmon et al., 2011): ``counters (..., 4)``, ``keys (..., 2)`` to ``(..., 4)``, 32-bit words."""
     a, b, c, d = (counters[..., word] for word in range(4))
     first, second = keys[..., 0], keys[..., 1]
     for turn in range(_ROUNDS):

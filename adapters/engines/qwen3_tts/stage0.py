@@ -4,16 +4,20 @@ A step of a row is: feed its last frame and the next text id to the talker, draw
 that code's frame with the predictor. The first step of a row needs no talker pass, ``admit`` has drawn its first code;
 so the first frame needs one text id, and frame s + 1 the id after that.
 
+The end of speech cannot be drawn in a row admitted with its text open before tts_eos has been fed, whenever the text is
+closed: its codes depend on the text, not on its arrival. A row admitted closed may end earlier, as in the reference.
+
 What is guaranteed of a row's codes, whatever rows are stepped beside it:
 
 - Prefills run one row at a time, attention runs over a row's own keys, and draws are keyed by (seed, step, codebook).
-- ``int8``: matrix sums are exact integers of the row alone; codes are equal bit for bit.
-- ``float32``: a row's products are equal whenever the batch has two rows or more (measured: MKL, x86); a lone row takes
-  another kernel whose sums differ in the last bits. ``fill_to=2`` gives a lone row company, at up to a fifth of its
-  speed, and then codes are equal bit for bit. With ``fill_to=1`` logits agree within float rounding, and a code can
-  differ only where two candidates, or a uniform and a cumulated probability, are closer than that.
-- ``bfloat16``, other CPUs and GPUs: within the rounding of their kernels; ``fill_to=max_rows`` (always so with
-  ``slots``) leaves only one batch shape.
+- ``int8``: every product's sums are exact integers of the row alone, and what is between them works on rows of widths
+  that fill the vectors (true of the released sizes): codes are equal bit for bit.
+- ``float32`` and ``bfloat16``: bit for bit where every batch has one shape, that is with ``fill_to=max_rows`` (or
+  ``slots``). At the released widths MKL and oneDNN (x86, measured) give a row the same bits in any batch of two to
+  eight rows and other ones alone, so there ``fill_to=2`` does, at up to a fifth of a lone row's speed. With
+  ``fill_to=1`` logits agree within rounding, and a code can differ only where two candidates, or a uniform and a
+  cumulated probability, are closer than that.
+- Other CPUs and GPUs: as far as their kernels do so.
 """
 
 from __future__ import annotations
@@ -110,7 +114,7 @@ class Stage0:
         self.max_rows = rows
         self.max_positions = min(positions, config.talker.max_positions)
         self._slots = self.place.device.type != "cpu" if slots is None else slots
-        self._fill_to = rows if self._slots else min(fill_to, rows + 1)
+        self._fill_to = rows if self._slots else fill_to
         self._draw = draw
         self._device = self.place.device
         with torch.inference_mode():

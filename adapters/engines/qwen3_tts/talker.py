@@ -62,7 +62,6 @@ class Talker:
             place.linear(
                 weights.get(f"talker.text_projection.{name}.weight", (outputs, text)),
                 bias=weights.get(f"talker.text_projection.{name}.bias", (outputs,)),
-                exact=True,  # a small part of the bytes, and its rounding would reach every position
             )
             for name, outputs in (("linear_fc1", text), ("linear_fc2", width))
         )
