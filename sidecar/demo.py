@@ -31,6 +31,7 @@ async def run_demo(config: Config, model: str, prompt: str, output: Path) -> Non
     _check_writable(output)
     service = build(config)
     key = config.auth.api_keys[0].reveal().rpartition(":")[2] if config.auth.api_keys else NO_KEY
+    await service.start()
     async with BackgroundServer(create_app(service), config.server) as server:
         await service.until_ready()
         click.echo(f"sidecar demo   {server.url}/v1   engine {service.engine.traits.name}   model {model}")

@@ -28,6 +28,12 @@ async def serve_until_stopped(config: Config) -> None:
     for section, values in config.describe().items():
         log.info("settings", extra={"section": section, **{f"{section}.{k}": v for k, v in values.items()}})
 
+    try:
+        await service.start()
+    except BaseException:
+        listener.close()
+        raise
+
     def listening() -> None:
         print(f"listening on {url_of(listener)}", flush=True)
 
@@ -39,8 +45,6 @@ async def serve_until_stopped(config: Config) -> None:
         await server.serve([listener])
     finally:
         listener.close()
-    if service.start_problem is not None:
-        raise service.start_problem
     if not server.started:
         print("sidecar: the server could not start; see the log above", file=sys.stderr)
         raise SystemExit(1)

@@ -15,7 +15,7 @@ from litestar.di import Provide
 from litestar.exceptions import HTTPException
 from litestar.types import ASGIApp
 
-from sidecar.faults import BadRequest, ConfigError, Fault, NotFound, StoreUnavailable
+from sidecar.faults import BadRequest, Fault, NotFound
 from sidecar.http import chat, ops, passing, speech, stream
 from sidecar.http.access import AccessLog
 from sidecar.http.service import Service
@@ -38,12 +38,7 @@ def create_app(service: Service) -> ASGIApp:
     @asynccontextmanager
     async def lifespan(app: Litestar) -> AsyncIterator[None]:
         monitor = LoopMonitor(service.metrics)
-        await _start_store(service)
-        try:
-            await service.start_engine()
-        except ConfigError as error:
-            service.start_problem = error
-            raise
+        await service.start()
         warming = asyncio.create_task(_warm_up(service))
         # Loading models and modules holds the loop up; what counts is what happens once listeners come.
         warming.add_done_callback(lambda task: None if task.cancelled() else monitor.start())
@@ -55,9 +50,7 @@ def create_app(service: Service) -> ASGIApp:
             service.ready.clear()
             warming.cancel()
             await asyncio.gather(warming, return_exceptions=True)
-            await service.llm.close()
-            await service.engine.close()
-            await service.store.close()
+            await service.close()
 
     origins = list(service.config.server.cors_origins)
     app = Litestar(
@@ -85,18 +78,6 @@ def create_app(service: Service) -> ASGIApp:
         logging_config=None,
     )
     return AccessLog(app)
-
-
-async def _start_store(service: Service) -> None:
-    try:
-        await service.store.start()
-    except StoreUnavailable as fault:
-        if service.config.store.required:
-            raise
-        log.warning("keeping dialogs in memory only: %s", fault.message)
-        service.store = service.spare_store
-        service.memory.use(service.store)
-        await service.store.start()
 
 
 async def _warm_up(service: Service) -> None:

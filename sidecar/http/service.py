@@ -16,7 +16,16 @@ from litestar.di import NamedDependency
 from segmenter import SegmentOptions
 from sidecar.config import Config
 from sidecar.core.admission import Admission, Ticket
-from sidecar.faults import ConfigError, EngineFault, Fault, TooBusy, UnknownVoice, UpstreamFault, UpstreamRefused
+from sidecar.faults import (
+    ConfigError,
+    EngineFault,
+    Fault,
+    StoreUnavailable,
+    TooBusy,
+    UnknownVoice,
+    UpstreamFault,
+    UpstreamRefused,
+)
 from sidecar.gate import Caller, Gate
 from sidecar.http.speech_fields import SpeechRules
 from sidecar.memory import DialogMemory
@@ -46,7 +55,7 @@ class Service:
     ready: asyncio.Event = field(default_factory=asyncio.Event)
     warmed: asyncio.Event = field(default_factory=asyncio.Event)
     not_ready_reason: str = "starting"
-    start_problem: ConfigError | None = None
+    started: bool = False
     sockets: int = 0
     _admission: Admission = field(init=False)
     _admitted: dict[int, asyncio.Event] = field(default_factory=dict)
@@ -67,12 +76,41 @@ class Service:
         speech = self.config.speech
         return SpeechRules(self.engine.traits, self.voices, speech.max_input_chars, speech.max_instructions_chars)
 
-    async def start_engine(self) -> None:
-        """Load the engine and check the voices that the configuration names. Raises ``ConfigError``."""
+    async def start(self) -> None:
+        """Open the store, load the engine, check the voices that are named. Once. Raises ``ConfigError``."""
+        if self.started:
+            return
         try:
+            await self._start_store()
             await self.engine.start()
+            self._check_voices()
         except Fault as fault:
-            raise ConfigError([f"the speech engine cannot start: {fault.message}"]) from fault
+            await self.close()
+            raise ConfigError([f"the server cannot start: {fault.message}"]) from fault
+        except BaseException:
+            await self.close()
+            raise
+        self.started = True
+
+    async def close(self) -> None:
+        """Free everything."""
+        await self.llm.close()
+        await self.engine.close()
+        await self.store.close()
+
+    async def _start_store(self) -> None:
+        try:
+            await self.store.start()
+        except StoreUnavailable as fault:
+            if self.config.store.required:
+                raise
+            log.warning("keeping dialogs in memory only: %s", fault.message)
+            self.store = self.spare_store
+            self.memory.use(self.store)
+            await self.store.start()
+
+    def _check_voices(self) -> None:
+        """Every voice that the configuration names must exist."""
         voices = self.config.voices
         named = {"voices.default": voices.default} | {f"voices.aliases.{k}": v for k, v in voices.aliases.items()}
         problems = []

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+from dataclasses import replace
 
 import torch
 
@@ -25,6 +26,7 @@ def load(settings: Qwen3TtsSettings) -> Loaded:
     config = checkpoint.talker
     if settings.threads:
         torch.set_num_threads(settings.threads)
+    settings = replace(settings, device=chosen_device(settings.device))
     precision = chosen_precision(settings)
     tokenizer = TextTokenizer.load(checkpoint.folder, config)
     # A lone row in float32 takes other kernels than two: a companion row makes it the same sums. Integer sums are
@@ -62,6 +64,13 @@ def model_of(config: TalkerConfig, name: str, tokenizer: TextTokenizer) -> Model
         tokens=tokenizer,
         dialects=config.dialects,
     )
+
+
+def chosen_device(device: str) -> str:
+    """What ``auto`` means: the first GPU, else the CPU."""
+    if device != "auto":
+        return device
+    return "cuda:0" if torch.cuda.is_available() else "cpu"
 
 
 def chosen_precision(settings: Qwen3TtsSettings) -> Precision:
