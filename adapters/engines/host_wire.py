@@ -4,9 +4,9 @@ A message is two big-endian 32-bit lengths, a JSON object, and raw bytes (sample
 believes the other's lengths beyond a bound, and nothing that is read is ever executed.
 
 To the engine process: ``start`` (factory, settings, window), ``open`` (id, utterance, live), ``append`` (id, text),
-``finish`` (id), ``credit`` (id, samples), ``cancel`` (id), ``ping`` (n), ``stop``. From it: ``ready`` (traits), ``failed``
-(fault), ``opened`` and ``done`` (id, language, text_tokens), ``audio`` (id, first; samples), ``fault`` (id, fault), ``pong``
-(n, ok, reason).
+``finish`` (id), ``credit`` (id, samples), ``cancel`` (id), ``ping`` (n), ``stop``. From it: ``ready`` (traits),
+``failed`` (fault), ``opened`` and ``done`` (id, language, text_tokens), ``audio`` (id, first; samples), ``fault`` (id,
+fault), ``pong`` (n, ok, reason).
 """
 
 from __future__ import annotations
