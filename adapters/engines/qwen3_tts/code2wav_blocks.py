@@ -58,6 +58,7 @@ class TransformerLayer:
     def __call__(
         self, x: torch.Tensor, buffers: torch.Tensor, turn: tuple[torch.Tensor, torch.Tensor], mask: torch.Tensor
     ) -> torch.Tensor:
+        """``(streams, frames, width)`` to the same, in ``x``'s memory; ``turn`` and ``mask`` from the layers' file."""
         normed = F.rms_norm(x, x.shape[-1:], self.norms[0], self.eps)
         x = self.attention.add_to(x, normed, buffers, turn, mask)
         gate, up = self.gate_up(F.rms_norm(x, x.shape[-1:], self.norms[1], self.eps)).chunk(2, -1)
@@ -86,6 +87,7 @@ class Upsampler:
         )
 
     def __call__(self, x: torch.Tensor, buffers: torch.Tensor) -> torch.Tensor:
+        """``(streams, steps, width)`` to ``(streams, steps * ratio, width)``."""
         x = self.spread(x).view(x.shape[0], -1, x.shape[2])
         branch = F.layer_norm(self.depthwise(buffers, x), x.shape[-1:], *self.norm, 1e-6)
         return self.narrow.add_to(x, F.gelu(self.widen(branch)))
@@ -108,6 +110,7 @@ class ResidualUnit:
         self.mix = Linear(weight[:, :, 0], place, bias)
 
     def __call__(self, x: torch.Tensor, buffers: torch.Tensor) -> torch.Tensor:
+        """``(streams, steps, channels)`` to the same, in ``x``'s memory."""
         room = self.conv.room(buffers, x.shape[1])
         self.first.into(self.conv.fresh(room), x)
         inner = self.conv(buffers, room)
@@ -133,6 +136,7 @@ class Block:
         ]
 
     def __call__(self, x: torch.Tensor, buffers: torch.Tensor) -> torch.Tensor:
+        """``(streams, steps, channels)`` to ``(streams, steps * rate, channels / 2)``."""
         room = self.spread.room(buffers, x.shape[1])
         self.snake.into(self.spread.fresh(room), x)
         x = self.spread(buffers, room).view(x.shape[0], -1, self.channels)
