@@ -10,6 +10,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import cProfile
+import gc
 import json
 import os
 import sys
@@ -24,9 +25,11 @@ from typing import Any
 import psutil
 
 from benchmarks.figures import spread
+from benchmarks.own_time import OwnTime
 from sidecar.config import load
 from sidecar.http.app import create_app
 from sidecar.ports import ChatEvent, ChatStream, LanguageModel, RawAnswer
+from sidecar.serve import settle
 from sidecar.server import SidecarServer, bind, url_of
 from sidecar.telemetry import Metrics, configure_logging
 from sidecar.wiring import build
@@ -37,20 +40,37 @@ _arrivals: ContextVar[deque[float] | None] = ContextVar("arrivals", default=None
 """When the latest tokens of this request's model arrived (monotonic ms)."""
 
 
+KEPT = (
+    "segment_waited_ms",
+    "token_to_engine_ms",
+    "token_to_engine_own_ms",
+    "chunk_waited_ms",
+    "chunk_waited_own_ms",
+    "loop_lag_ms",
+    "loop_lag_own_ms",
+    "gc_own_ms",
+)
+"""Times of which every value is kept."""
+
+
 class RawMetrics(Metrics):
     """``Metrics`` that also keeps every value.
+
+    ``*_own_ms`` is how much of a time the server itself has computed: with a core of its own, which nobody takes away
+    in between, that is all that it would have taken.
 
     ``token_to_engine`` begins earlier than the product's own ``segment_waited``: when the model's adapter hands the
     token over, so that filtering, segmenting and the words' way into the queue count too.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, own: OwnTime) -> None:
         super().__init__()
+        self._own = own
         self.mark()
 
     def mark(self) -> None:
         """Forget everything kept so far."""
-        self.segment_ms, self.token_ms, self.chunk_ms, self.lag_ms = (array("d") for _ in range(4))
+        self.kept = {name: array("d") for name in KEPT}
         self.audio_samples = 0
         self.outcomes: dict[str, int] = {}
         self.underruns = 0
@@ -58,22 +78,25 @@ class RawMetrics(Metrics):
     def segment_waited(self, ms: float) -> None:
         """Keeps the time since the segment was complete, and since the arrival of the token that completed it."""
         super().segment_waited(ms)
-        self.segment_ms.append(ms)
         now_ms = time.monotonic() * 1000
+        self.kept["segment_waited_ms"].append(ms)
         for arrived_ms in reversed(_arrivals.get() or ()):
             if arrived_ms <= now_ms - ms:
-                self.token_ms.append(now_ms - arrived_ms)
+                self.kept["token_to_engine_ms"].append(now_ms - arrived_ms)
+                self.kept["token_to_engine_own_ms"].append(self._own.since_ms(arrived_ms))
                 break
 
     def chunk_waited(self, ms: float) -> None:
         """Keeps it."""
         super().chunk_waited(ms)
-        self.chunk_ms.append(ms)
+        self.kept["chunk_waited_ms"].append(ms)
+        self.kept["chunk_waited_own_ms"].append(self._own.since_ms(time.monotonic() * 1000 - ms))
 
     def loop_lag(self, ms: float) -> None:
         """Keeps it."""
         super().loop_lag(ms)
-        self.lag_ms.append(ms)
+        self.kept["loop_lag_ms"].append(ms)
+        self.kept["loop_lag_own_ms"].append(self._own.since_ms(time.monotonic() * 1000 - ms))
 
     def audio(self, samples: int) -> None:
         """Keeps the sum."""
@@ -90,13 +113,17 @@ class RawMetrics(Metrics):
         super().reply_ended(endpoint, outcome, realtime_factor)
         self.outcomes[outcome] = self.outcomes.get(outcome, 0) + 1
 
+    def collecting(self, phase: str, info: Mapping[str, int]) -> None:
+        """Told by the garbage collector, whose work stops everything else."""
+        if phase == "start":
+            self._collecting_s = time.thread_time()
+        else:
+            self.kept["gc_own_ms"].append((time.thread_time() - self._collecting_s) * 1000)
+
     def report(self) -> dict[str, Any]:
         """Everything kept since the last ``mark``."""
         return {
-            "segment_waited_ms": spread(self.segment_ms),
-            "token_to_engine_ms": spread(self.token_ms),
-            "chunk_waited_ms": spread(self.chunk_ms),
-            "loop_lag_ms": spread(self.lag_ms),
+            **{name: spread(values) for name, values in self.kept.items()},
             "audio_s": round(self.audio_samples / 24_000, 1),
             "outcomes": self.outcomes,
             "underruns": self.underruns,
@@ -106,7 +133,8 @@ class RawMetrics(Metrics):
 class _StampedStream:
     """Notes when the model hands each event over."""
 
-    def __init__(self, stream: ChatStream) -> None:
+    def __init__(self, stream: ChatStream, own: OwnTime) -> None:
+        self._own = own
         self.headers = stream.headers
         self._stream = stream
         self._events = aiter(stream)
@@ -117,6 +145,7 @@ class _StampedStream:
 
     async def __anext__(self) -> ChatEvent:
         event = await anext(self._events)
+        self._own.read()
         if self._arrivals is not None:
             self._arrivals.append(time.monotonic() * 1000)
         return event
@@ -128,11 +157,12 @@ class _StampedStream:
 class _StampedModel:
     """A language model whose tokens are stamped on arrival."""
 
-    def __init__(self, model: LanguageModel) -> None:
+    def __init__(self, model: LanguageModel, own: OwnTime) -> None:
         self._model = model
+        self._own = own
 
     async def stream(self, body: Mapping[str, Any], headers: Mapping[str, str]) -> ChatStream:
-        return _StampedStream(await self._model.stream(body, headers))
+        return _StampedStream(await self._model.stream(body, headers), self._own)
 
     async def forward(self, path: str, body: bytes | None, headers: Mapping[str, str]) -> RawAnswer:
         return await self._model.forward(path, body, headers)
@@ -175,8 +205,10 @@ async def _serve(settings: Mapping[str, object]) -> None:
     config = load(None, {}, settings)
     configure_logging(config.server.log_level, config.server.log_texts)
     service = build(config)
-    service.metrics = metrics = RawMetrics()
-    service.llm = _StampedModel(service.llm)
+    own = OwnTime()
+    service.metrics = metrics = RawMetrics(own)
+    gc.callbacks.append(metrics.collecting)
+    service.llm = _StampedModel(service.llm, own)
     listener = bind(config.server)
     listening = asyncio.Event()
     server = SidecarServer(_each_request_apart(create_app(service)), config.server, listening.set)
@@ -184,6 +216,7 @@ async def _serve(settings: Mapping[str, object]) -> None:
     obeying = asyncio.create_task(_obey(metrics, server))
     await asyncio.wait({serving, asyncio.create_task(listening.wait())}, return_when=asyncio.FIRST_COMPLETED)
     await service.until_ready()
+    await settle(service)
     print(json.dumps({"url": url_of(listener)}), flush=True)
     await serving
     obeying.cancel()

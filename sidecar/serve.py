@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import logging
 import signal
 import sys
 
 from sidecar.config import Config
 from sidecar.http.app import create_app
+from sidecar.http.service import Service
 from sidecar.server import SidecarServer, bind, url_of
 from sidecar.telemetry import configure_logging
 from sidecar.wiring import build
@@ -41,10 +43,19 @@ async def serve_until_stopped(config: Config) -> None:
     loop = asyncio.get_running_loop()
     for number in (signal.SIGINT, signal.SIGTERM):
         loop.add_signal_handler(number, server.stop)
+    settling = asyncio.create_task(settle(service))
     try:
         await server.serve([listener])
     finally:
+        settling.cancel()
         listener.close()
     if not server.started:
         print("sidecar: the server could not start; see the log above", file=sys.stderr)
         raise SystemExit(1)
+
+
+async def settle(service: Service) -> None:
+    """After the warm-up, let the garbage collector pass over what stays for good: a look at it stops every reply."""
+    await service.warmed.wait()
+    gc.collect()
+    gc.freeze()

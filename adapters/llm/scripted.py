@@ -181,6 +181,7 @@ class _Pace:
         self._first_ms = settings.first_token_ms
         self._step_ms = 1_000 / settings.tokens_per_s
         self._sleep: asyncio.Task[None] | None = None
+        self._woken = False
 
     async def wait_for(self, piece: int) -> None:
         left_ms = self._begun_ms + self._first_ms + piece * self._step_ms - self._clock.now_ms()
@@ -190,11 +191,16 @@ class _Pace:
             return
         self._sleep = asyncio.ensure_future(self._clock.sleep(left_ms))
         try:
-            await asyncio.wait({self._sleep})
+            await self._sleep
+        except asyncio.CancelledError:
+            reader = asyncio.current_task()
+            if not self._woken or (reader is not None and reader.cancelling()):
+                raise
         finally:
             self._sleep.cancel()
 
     def wake(self) -> None:
+        self._woken = True
         if self._sleep is not None:
             self._sleep.cancel()
 
