@@ -187,7 +187,7 @@ class StreamConfig:
     max_config_chars: int = setting(4 * MIB, "Longest session.config message.", KIB, 1 << 28)
     max_message_chars: int = setting(128 * KIB, "Longest message of any other type.", KIB, 1 << 28)
     max_buffered_chars: int = setting(MIB, "Text of one utterance that may be buffered.", KIB, 1 << 28)
-    max_queued_units: int = setting(256, "Units that may wait to be spoken.", 1, 100_000)
+    max_queued_utterances: int = setting(256, "Utterances that may wait to be spoken.", 1, 100_000)
     max_sockets: int = setting(4_096, "Sockets that may be open at once.", 1, 1_000_000)
     split_rules: Literal["vllm", "sidecar"] = setting("vllm", "Whose rules split text into units.")
 

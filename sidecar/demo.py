@@ -32,14 +32,17 @@ async def run_demo(config: Config, model: str, prompt: str, output: Path) -> Non
     service = build(config)
     key = config.auth.api_keys[0].reveal().rpartition(":")[2] if config.auth.api_keys else NO_KEY
     await service.start()
-    async with BackgroundServer(create_app(service), config.server) as server:
-        await service.until_ready()
-        click.echo(f"sidecar demo   {server.url}/v1   engine {service.engine.traits.name}   model {model}")
-        async with AsyncOpenAI(base_url=f"{server.url}/v1", api_key=key, max_retries=0) as client:
-            try:
-                heard = await _ask(client, model, prompt)
-            except openai.APIError as error:
-                raise UpstreamFault(f"The demo's request failed: {error.message}") from None
+    try:
+        async with BackgroundServer(create_app(service), config.server) as server:
+            await service.until_ready()
+            click.echo(f"sidecar demo   {server.url}/v1   engine {service.engine.traits.name}   model {model}")
+            async with AsyncOpenAI(base_url=f"{server.url}/v1", api_key=key, max_retries=0) as client:
+                try:
+                    heard = await _ask(client, model, prompt)
+                except openai.APIError as error:
+                    raise UpstreamFault(f"The demo's request failed: {error.message}") from None
+    finally:
+        await service.close()
     encoder = make_codec().start("wav")
     output.write_bytes(encoder.feed(_samples(bytes(heard.pcm16))) + encoder.finish())
     click.echo(f"wrote {output} ({heard.duration_s:.1f} s of speech)")

@@ -7,7 +7,7 @@ import logging
 import socket
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from typing import Any
+from typing import Any, cast
 
 import uvicorn
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
@@ -15,12 +15,18 @@ from uvicorn.protocols.websockets.websockets_sansio_impl import WebSocketsSansIO
 
 from sidecar.config import ServerConfig
 from sidecar.faults import ConfigError
-from sidecar.http.wire import TRANSPORT
+from sidecar.http.wire import GOING_AWAY, TRANSPORT
 
 WS_FRAME_MAX_BYTES = 16 * 1024 * 1024 + 4096
 """Larger frames close the socket with 1009 before they are read; smaller limits answer with an error event."""
 
-BACKLOG = 1024
+BACKLOG = 128
+
+HEAD_MAX_BYTES = 64 * 1024
+HEAD_TIMEOUT_S = 30.0
+"""Bounds of a request's line and headers. A connection that idles between requests is uvicorn's business."""
+
+_HEAD_TOO_LARGE = b"HTTP/1.1 431 Request Header Fields Too Large\r\nconnection: close\r\ncontent-length: 0\r\n\r\n"
 
 SEND_BUFFER_BYTES = 128 * 1024
 
@@ -30,23 +36,97 @@ WRITE_LOW_BYTES = 24 * 1024
 
 
 class _Http(HttpToolsProtocol):
-    """Leaves the transport in the scope's state, so that a broken answer can be cut off."""
+    """Leaves the transport in the scope's state, so that a broken answer can be cut off, and bounds what comes before
+    a request: its line and headers in bytes and time."""
+
+    _head_bytes = 0
+    _in_head = True
+    _head_timer: asyncio.TimerHandle | None = None
 
     def connection_made(self, transport: Any) -> None:
         """Called for each connection."""
         super().connection_made(transport)
         transport.set_write_buffer_limits(WRITE_HIGH_BYTES, WRITE_LOW_BYTES)
         self.app_state = {**self.app_state, TRANSPORT: transport}
+        self._expect_head()
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        """Called once."""
+        self._stop_timer()
+        super().connection_lost(exc)
+
+    def data_received(self, data: bytes) -> None:
+        """Called with what arrived."""
+        super().data_received(data)
+        self._count(len(data) if self._in_head else 0)
+
+    def on_message_begin(self) -> None:
+        """The parser has seen the first byte of a request."""
+        super().on_message_begin()
+        self._head_bytes = 0
+        if not self._in_head:
+            self._expect_head()
+
+    def on_header(self, name: bytes, value: bytes) -> None:
+        """Called for each header and trailer."""
+        super().on_header(name, value)
+        self._count(len(name) + len(value))
+
+    def on_headers_complete(self) -> None:
+        """The request's head is there."""
+        self._in_head = False
+        self._head_bytes = 0
+        self._stop_timer()
+        super().on_headers_complete()
+
+    def _should_upgrade(self) -> bool:
+        """Only a GET can become a WebSocket (RFC 6455, 4.1); anything else is answered as the request it is."""
+        return bool(super()._should_upgrade() and self.parser.get_method() == b"GET")
+
+    def _expect_head(self) -> None:
+        self._in_head = True
+        self._stop_timer()
+        self._head_timer = self.loop.call_later(HEAD_TIMEOUT_S, self._give_up)
+
+    def _count(self, size: int) -> None:
+        self._head_bytes += size
+        if self._head_bytes > HEAD_MAX_BYTES:
+            self._give_up()
+
+    def _give_up(self) -> None:
+        self._stop_timer()
+        if not self.transport.is_closing():
+            if self._in_head and self._head_bytes > HEAD_MAX_BYTES:
+                self.transport.write(_HEAD_TOO_LARGE)
+            self.transport.close()
+
+    def _stop_timer(self) -> None:
+        if self._head_timer is not None:
+            self._head_timer.cancel()
+            self._head_timer = None
 
 
 class _WebSocket(WebSocketsSansIOProtocol):
-    """The same for WebSockets."""
+    """The same for WebSockets; a shutdown lets what was accepted be spoken first."""
 
     def connection_made(self, transport: Any) -> None:
         """Called for each connection."""
         super().connection_made(transport)
         transport.set_write_buffer_limits(WRITE_HIGH_BYTES, WRITE_LOW_BYTES)
         self.app_state = {**self.app_state, TRANSPORT: transport}
+
+    def handle_ping(self) -> None:
+        """Answer, unless the client takes nothing: pongs must not pile up."""
+        output = self.conn.data_to_send()
+        if self.writable.is_set():
+            self.transport.write(b"".join(output))
+
+    def shutdown(self) -> None:
+        """The server stops: the application ends the socket when it has spoken what it took."""
+        if self.handshake_complete and not self.close_sent and not self.disconnected:
+            self.queue.put_nowait(cast(Any, {"type": "websocket.receive", GOING_AWAY: True}))
+        else:
+            super().shutdown()
 
 
 class _BrokenBodies(logging.Filter):

@@ -18,9 +18,13 @@ from typing import Generic, Protocol, Self, TypeVar
 import numpy as np
 
 from sidecar.faults import EngineFault, EngineLost, Fault
-from sidecar.ports import AudioChunk, Engine, Speaking, Utterance
+from sidecar.ports import FRAME_SAMPLES, SAMPLE_RATE_HZ, AudioChunk, Engine, Speaking, Utterance
 
 log = logging.getLogger(__name__)
+
+LONGEST_BASE_S = 20.0
+LONGEST_S_PER_CHAR = 1.0
+"""A character may be a whole word (an ideograph, a digit of a long number), spoken slowly."""
 
 Ticket = TypeVar("Ticket")
 
@@ -77,10 +81,20 @@ class LineObserver(Protocol):
         """``Engine.open`` is about to be called."""
 
 
-async def checked_chunks(speaking: Speaking, timeout_s: float) -> AsyncGenerator[AudioChunk, None]:
-    """The chunks of one utterance, refused if they are not finite or do not come in time.
+def longest_samples(utterance: Utterance) -> int:
+    """More samples than any sane reading of an utterance has: an engine that goes on has lost its way."""
+    seconds = LONGEST_BASE_S + LONGEST_S_PER_CHAR * len(utterance.text)
+    samples = int(seconds * SAMPLE_RATE_HZ)
+    return samples if utterance.max_frames is None else min(samples, (utterance.max_frames + 1) * FRAME_SAMPLES)
 
-    Raises ``EngineFault`` (invalid audio, no audio) and ``EngineLost`` (nothing for ``timeout_s``).
+
+async def checked_chunks(
+    speaking: Speaking, timeout_s: float, max_samples: int | None = None
+) -> AsyncGenerator[AudioChunk, None]:
+    """The chunks of one utterance, refused if they are not finite, do not come in time, or never end.
+
+    Raises ``EngineFault`` (invalid audio, no audio, more than ``max_samples``) and ``EngineLost`` (nothing for
+    ``timeout_s``).
     """
     source = speaking.chunks()
     samples = 0
@@ -96,6 +110,8 @@ async def checked_chunks(speaking: Speaking, timeout_s: float) -> AsyncGenerator
             if not np.isfinite(chunk.pcm).all():
                 raise EngineFault("The speech engine produced invalid audio.")
             samples += len(chunk.pcm)
+            if max_samples is not None and samples > max_samples:
+                raise EngineFault("The speech engine did not come to an end.")
             if len(chunk.pcm):
                 yield chunk
         if samples == 0:
@@ -242,7 +258,9 @@ class SpeechLine(Generic[Ticket]):
             track.opened = self.last_opened = Opened(track.ticket, asked, speaking.language, speaking.text_tokens)
             track.settled.set()
             track.changed.set()
-            async with aclosing(checked_chunks(speaking, self._limits.chunk_timeout_s)) as chunks:
+            async with aclosing(
+                checked_chunks(speaking, self._limits.chunk_timeout_s, longest_samples(asked))
+            ) as chunks:
                 async for chunk in chunks:
                     if track.cancelled():
                         return

@@ -16,6 +16,9 @@ from sidecar.faults import Fault
 
 Config = TypeVar("Config")
 
+UNIT_WEIGHT_CHARS = 64
+"""What a unit costs beside its text, as characters."""
+
 
 @dataclass(frozen=True, slots=True)
 class SendJson:
@@ -97,7 +100,7 @@ class SessionLimits:
     max_config_chars: int = 4 * 1024 * 1024
     max_message_chars: int = 128 * 1024
     max_buffered_chars: int = 1024 * 1024
-    max_queued_units: int = 256
+    max_queued_utterances: int = 256
 
 
 class SpeechSession(Generic[Config]):
@@ -122,6 +125,7 @@ class SpeechSession(Generic[Config]):
         self._in_bracket = False
         self._bracket_cancelled = False
         self._closing = False
+        self._close_code = 1000
         self._queued_chars = 0
         self._last_activity_ms = now_ms
         self.closed = False
@@ -194,7 +198,7 @@ class SpeechSession(Generic[Config]):
         if not text:
             return []
         held = self._queued_chars + (self._splitter.pending_chars if self._splitter is not None else 0)
-        if held + len(text) > self._limits.max_buffered_chars or len(self._queue) >= self._limits.max_queued_units:
+        if held + len(text) > self._limits.max_buffered_chars:
             return [_error("Too much text is waiting to be spoken; this piece was not taken.")]
         if self._splitter is None and self._config is not None:
             self._splitter = self._new_splitter(self._config)
@@ -203,7 +207,7 @@ class SpeechSession(Generic[Config]):
         return []
 
     def _done(self, message: dict[str, Any]) -> list[Effect]:
-        if len(self._queue) >= self._limits.max_queued_units:
+        if sum(isinstance(item, _Flush) for item in self._queue) >= self._limits.max_queued_utterances:
             return [_error("Too many utterances are waiting to be spoken; this input.done was not taken.")]
         if self._splitter is not None:
             self._enqueue(self._splitter.flush())
@@ -247,7 +251,7 @@ class SpeechSession(Generic[Config]):
             return
         for text in units:
             self._queue.append(Unit(self._utterance_index, self._sentences, text, self._config))
-            self._queued_chars += len(text.text)
+            self._queued_chars += _weight(text)
             self._sentences += 1
 
     # ------------------------------------------------------------ time
@@ -312,7 +316,7 @@ class SpeechSession(Generic[Config]):
         self._in_bracket = self._bracket_cancelled = False
         self._queue.popleft()
         self._handed_out -= 1
-        self._queued_chars = max(0, self._queued_chars - len(unit.text.text))
+        self._queued_chars = max(0, self._queued_chars - _weight(unit.text))
         self._last_activity_ms = now_ms
         return effects + self._settle()
 
@@ -321,8 +325,13 @@ class SpeechSession(Generic[Config]):
         return not self.closed and any(item is unit for item in self._queue)
 
     def going_away(self) -> list[Effect]:
-        """The server shuts down."""
-        return [] if self.closed else [_error("The server is going away."), *self._end(1001, "going away")]
+        """The server shuts down: what was accepted is still spoken, then the socket closes with 1001."""
+        if self.closed:
+            return []
+        self._closing = True
+        self._close_code = 1001
+        self._splitter = None
+        return self._settle()
 
     def slow_consumer(self) -> list[Effect]:
         """The client took nothing for too long."""
@@ -346,7 +355,7 @@ class SpeechSession(Generic[Config]):
                 message["cancelled"] = True
             effects.append(SendJson(message))
         if self._closing and not self._queue:
-            effects += self._end(1000)
+            effects += self._end(self._close_code)
         return effects
 
     def _fatal(self, problem: str) -> list[Effect]:
@@ -360,6 +369,11 @@ class SpeechSession(Generic[Config]):
         self._queue.clear()
         self._splitter = None
         return [*stop, Close(code, reason)]
+
+
+def _weight(text: UnitText) -> int:
+    """Characters that a waiting unit counts for: many tiny ones cost memory too."""
+    return len(text.text) + UNIT_WEIGHT_CHARS
 
 
 def _error(message: str) -> SendJson:

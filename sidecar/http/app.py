@@ -30,7 +30,7 @@ WARM_UP_TEXT = "Ready to speak."
 
 
 def create_app(service: Service) -> ASGIApp:
-    """The application around one service, which it starts and closes."""
+    """The application around one service, which it starts if need be; closing it is left to who made it."""
 
     async def provide_service() -> Service:
         return service
@@ -50,7 +50,6 @@ def create_app(service: Service) -> ASGIApp:
             service.ready.clear()
             warming.cancel()
             await asyncio.gather(warming, return_exceptions=True)
-            await service.close()
 
     origins = list(service.config.server.cors_origins)
     app = Litestar(

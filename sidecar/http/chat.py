@@ -26,6 +26,7 @@ from sidecar.http.speech_fields import iso_language
 from sidecar.http.wire import (
     BodyStream,
     fault_response,
+    in_pieces,
     openai_error,
     parse_object,
     read_body,
@@ -42,7 +43,6 @@ from voices.seeds import new_dialog_seed
 log = logging.getLogger(__name__)
 
 _SILENCE: Pcm = np.zeros(FRAME_SAMPLES, np.float32)
-_PIECE_BYTES = 1 << 16
 
 
 @post("/v1/chat/completions", status_code=200)
@@ -73,7 +73,8 @@ async def _answer(service: Service, caller: Caller, raw: bytes, headers: Mapping
     if wish is None:
         if messages is not None:
             raw = to_json({**body, "messages": messages})
-        return passed_through(service, await service.llm.forward("/chat/completions", raw, headers), named)
+        answer = await service.llm.forward("/chat/completions", raw, headers)
+        return await passed_through(service, answer, named)
     voicing = _voicing(wish, continued(references, turns))
     stack = AsyncExitStack()
     try:
@@ -228,7 +229,7 @@ class SpokenAnswer:
         content = to_json(body)
         # Megabytes of audio are not left lying for a client that does not read them.
         return BodyStream(
-            _in_pieces(content),
+            in_pieces(content),
             headers={
                 "content-type": "application/json",
                 "content-length": str(len(content)),
@@ -346,8 +347,3 @@ def _segment_mark(event: SegmentStarted | SegmentEnded) -> dict[str, Any]:
 
 def _data(chunks: list[dict[str, Any]]) -> bytes:
     return b"".join(b"data: " + to_json(chunk) + b"\n\n" for chunk in chunks)
-
-
-async def _in_pieces(content: bytes) -> AsyncGenerator[bytes, None]:
-    for at in range(0, len(content), _PIECE_BYTES):
-        yield content[at : at + _PIECE_BYTES]

@@ -10,7 +10,7 @@ from contextlib import AsyncExitStack, aclosing, contextmanager
 from dataclasses import dataclass
 from typing import Any
 
-from litestar import Request, Response, post
+from litestar import Request, post
 from litestar.types import ASGIApp
 from msgspec import UNSET
 
@@ -21,6 +21,7 @@ from sidecar.http.speech_fields import SAMPLE_RATES_HZ, SpeechBody, convert_body
 from sidecar.http.wire import (
     BodyStream,
     fault_response,
+    in_pieces,
     omni_error,
     openai_error,
     parse_object,
@@ -31,7 +32,7 @@ from sidecar.http.wire import (
     unless_gone,
 )
 from sidecar.ports import FRAME_SAMPLES, SAMPLE_RATE_HZ, AudioChunk, Speaking, Utterance
-from sidecar.speech_line import checked_chunks
+from sidecar.speech_line import checked_chunks, longest_samples
 
 _STREAMABLE = ("wav", "pcm")
 
@@ -131,7 +132,7 @@ class _Answer:
         self._encoder = service.codec.start(
             asked.format, rate_hz=asked.rate_hz, streaming=asked.delivery != "whole", speed=asked.speed
         )
-        self._chunks = checked_chunks(speaking, service.config.engine.chunk_timeout_s)
+        self._chunks = checked_chunks(speaking, service.config.engine.chunk_timeout_s, longest_samples(asked.utterance))
 
     async def whole(self, request: Request[Any, Any, Any]) -> ASGIApp:
         """The complete file with usage headers."""
@@ -146,9 +147,15 @@ class _Answer:
             "x-vllm-omni-input-text-tokens": str(details["text_tokens"]),
             "x-vllm-omni-input-audio-tokens": str(details["audio_tokens"]),
         }
-        headers["x-request-id"] = request_id(request)
-        answer = Response(content=b"".join(pieces), media_type=self._encoder.media_type, headers=headers)
-        return answer.to_asgi_response(app=None, request=request)
+        content = b"".join(pieces)
+        headers |= {
+            "content-type": self._encoder.media_type,
+            "content-length": str(len(content)),
+            "x-request-id": request_id(request),
+        }
+        return BodyStream(
+            in_pieces(content), headers=headers, slow_consumer_s=self._service.config.server.slow_consumer_s
+        )
 
     async def stream(self, request_id: str) -> ASGIApp:
         """Bytes as they are made. The first samples are awaited before the 200, so that a failure is an error."""

@@ -106,6 +106,8 @@ def convert_body(value: Mapping[str, Any], prefix: str = "body") -> SpeechBody:
         return msgspec.convert(value, SpeechBody)
     except msgspec.ValidationError as error:
         raise field_fault(error, prefix) from None
+    except UnicodeEncodeError:
+        raise BadRequest("The request holds text that is not valid Unicode.") from None
 
 
 def convert_config(value: Mapping[str, Any]) -> SessionConfig:
@@ -114,6 +116,8 @@ def convert_config(value: Mapping[str, Any]) -> SessionConfig:
         config = msgspec.convert(value, SessionConfig)
     except msgspec.ValidationError as error:
         raise field_fault(error, "session.config") from None
+    except UnicodeEncodeError:
+        raise BadRequest("The message holds text that is not valid Unicode.") from None
     if config.stream_audio and config.response_format != "pcm":
         raise BadRequest("stream_audio needs response_format 'pcm'.", param="response_format")
     if config.stream_audio and (config.speed or 1.0) != 1.0:

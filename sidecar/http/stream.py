@@ -32,7 +32,7 @@ from sidecar.core.session import (
 from sidecar.faults import BadRequest, Fault, Forbidden, TooBusy, UnknownModel, UnsupportedByEngine
 from sidecar.http.service import Injected, Service
 from sidecar.http.speech_fields import SessionConfig, convert_config
-from sidecar.http.wire import TRANSPORT, fault_headers, openai_error, to_json
+from sidecar.http.wire import GOING_AWAY, TRANSPORT, fault_headers, openai_error, to_json
 from sidecar.ports import SAMPLE_RATE_HZ, AudioEncoder, Utterance
 from sidecar.speech_line import Audio, Done, Opened, SpeechLine
 from sidecar.telemetry import ReplyTimer
@@ -142,7 +142,7 @@ class _Conversation:
             max_config_chars=stream.max_config_chars,
             max_message_chars=stream.max_message_chars,
             max_buffered_chars=stream.max_buffered_chars,
-            max_queued_units=stream.max_queued_units,
+            max_queued_utterances=stream.max_queued_utterances,
         )
         self._session: SpeechSession[SessionConfig] = SpeechSession(
             self._limits, self._parse_config, self._splitter, service.clock.now_ms()
@@ -177,6 +177,9 @@ class _Conversation:
             message: Any = await self._socket.receive()
             if message["type"] == "websocket.disconnect":
                 return
+            if message.get(GOING_AWAY):
+                await self._perform(self._session.going_away())
+                continue
             now_ms = self._service.clock.now_ms()
             cancels = self._session.cancels
             text = message.get("text")

@@ -8,7 +8,7 @@ import logging
 import math
 import re
 import secrets
-from collections.abc import AsyncIterator, Callable, Coroutine, Mapping
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Coroutine, Mapping
 from contextlib import AsyncExitStack, aclosing
 from typing import Any, TypeVar, cast
 
@@ -26,6 +26,11 @@ _PATH_IN_ERROR = re.compile(r" - at `(key in )?\$(?P<path>[^`]*)`$")
 
 TRANSPORT = "sidecar.transport"
 """Where the server leaves the connection's transport in an ASGI scope's ``state``."""
+
+GOING_AWAY = "sidecar.going_away"
+"""Key of the message by which the server tells a socket that it is shutting down."""
+
+PIECE_BYTES = 16_384
 
 ErrorBody = Callable[[Fault], dict[str, Any]]
 """Renders a fault as the endpoint's family writes it."""
@@ -263,6 +268,12 @@ class _Patience:
 
 def _piece(body: bytes) -> Message:
     return cast(Message, {"type": "http.response.body", "body": body, "more_body": True})
+
+
+async def in_pieces(content: bytes) -> AsyncGenerator[bytes, None]:
+    """A whole answer bit by bit, so that a client that does not read it can be cut off."""
+    for at in range(0, len(content), PIECE_BYTES):
+        yield content[at : at + PIECE_BYTES]
 
 
 async def _disconnected(receive: Receive) -> None:

@@ -63,6 +63,7 @@ async def running(upstream: bool = False, **flags: Any) -> AsyncIterator[Running
             flags["llm__url"] = up.base_url
         service = build(config_with(**flags))
         await service.start()
+        stack.push_async_callback(service.close)
         server = await stack.enter_async_context(BackgroundServer(create_app(service), service.config.server))
         await service.until_ready()
         client = AsyncOpenAI(base_url=f"{server.url}/v1", api_key=KEY, max_retries=0, timeout=60)

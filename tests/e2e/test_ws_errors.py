@@ -201,7 +201,7 @@ async def test_an_embedding_that_is_too_wide(start: Any) -> None:
 
 
 async def test_text_and_units_that_may_wait_are_bounded(start: Any) -> None:
-    limits = {"stream__max_buffered_chars": 1_024, "stream__max_queued_units": 3}
+    limits = {"stream__max_buffered_chars": 1_024, "stream__max_queued_utterances": 2}
     async with start(**limits, engine__tone_fault="hang", engine__warm_up=False) as small, opened(small, {}) as client:
         await client.text("x" * 1_000)
         await client.text("y" * 100)

@@ -56,7 +56,7 @@ def parse(message: dict[str, Any]) -> Config:
     return Config(message.get("tag", ""))
 
 
-LIMITS = SessionLimits(max_message_chars=200, max_config_chars=400, max_buffered_chars=500, max_queued_units=6)
+LIMITS = SessionLimits(max_message_chars=200, max_config_chars=400, max_buffered_chars=500, max_queued_utterances=6)
 
 
 def make() -> SpeechSession[Config]:
@@ -273,11 +273,40 @@ def test_text_that_waits_is_bounded() -> None:
     assert taken == [True] * 5 + [False] * 3
 
 
-def test_units_that_wait_are_bounded() -> None:
+def test_units_that_wait_are_bounded_by_what_they_cost() -> None:
     session = configured()
-    outcomes = [kinds(send(session, type="input.text", text="A.")) for _ in range(7)]
-    assert outcomes == [[]] * 6 + [["error"]]
-    assert kinds(send(session, type="input.done")) == ["error"]
+    outcomes = [kinds(send(session, type="input.text", text="A.")) for _ in range(9)]
+    assert outcomes == [[]] * 8 + [["error"]], "a unit of two characters counts for 66"
+
+
+def test_input_done_is_taken_however_many_units_its_utterance_has() -> None:
+    session = configured()
+    send(session, type="input.text", text="A. B. C. D. E. F. G. H. I. J.")
+    assert send(session, type="input.done") == []
+    last = [kinds(speak(session, session.next_unit())) for _ in range(10)][-1]
+    assert last == ["audio.start", "bytes", "audio.done", "session.done"]
+
+
+def test_utterances_that_wait_are_bounded() -> None:
+    session = configured()
+    send(session, type="input.text", text="A.")
+    outcomes = [kinds(send(session, type="input.done")) for _ in range(8)]
+    assert outcomes == [[]] * 6 + [["error"]] * 2
+
+
+def test_a_server_that_goes_away_lets_what_was_accepted_be_spoken() -> None:
+    session = configured()
+    send(session, type="input.text", text="One. tail")
+    send(session, type="input.done")
+    assert session.going_away() == []
+    assert send(session, type="input.text", text="more") == []
+    assert kinds(speak(session, session.next_unit())) == ["audio.start", "bytes", "audio.done"]
+    effects = speak(session, session.next_unit())
+    assert kinds(effects) == ["audio.start", "bytes", "audio.done", "session.done", "close"]
+    assert effects[-1] == Close(1001)
+    idle = configured()
+    assert idle.going_away() == [Close(1001)]
+    assert idle.going_away() == []
 
 
 def test_no_config_in_time() -> None:
