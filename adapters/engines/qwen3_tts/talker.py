@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+import mmap
 from collections.abc import Sequence
 
 import torch
@@ -24,8 +26,8 @@ class KvCache:
 
     def __init__(self, config: TransformerConfig, rows: int, positions: int, place: Place) -> None:
         shape = (rows, config.kv_heads, positions, config.head_dim)
-        self.k = [torch.zeros(shape, dtype=place.dtype, device=place.device) for _ in range(config.layers)]
-        self.v = [torch.zeros(shape, dtype=place.dtype, device=place.device) for _ in range(config.layers)]
+        self.k = [_zeros(shape, place) for _ in range(config.layers)]
+        self.v = [_zeros(shape, place) for _ in range(config.layers)]
 
     @staticmethod
     def bytes_per_position(config: TransformerConfig, place: Place) -> int:
@@ -45,6 +47,16 @@ class KvCache:
         for layer, (k, v) in enumerate(zip(*kept, strict=True)):
             self.k[layer][row, :, :length] = k
             self.v[layer][row, :, :length] = v
+
+
+def _zeros(shape: tuple[int, ...], place: Place) -> torch.Tensor:
+    """Zeros; on a CPU from pages that nobody has written yet, as ``torch.zeros`` would write them all."""
+    if place.device.type != "cpu":
+        return torch.zeros(shape, dtype=place.dtype, device=place.device)
+    size = math.prod(shape) * place.dtype.itemsize
+    # Windows has neither flag and gives private memory anyway.
+    private = {"flags": mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS} if hasattr(mmap, "MAP_PRIVATE") else {}
+    return torch.frombuffer(mmap.mmap(-1, size, **private), dtype=place.dtype).view(shape)
 
 
 class Talker:

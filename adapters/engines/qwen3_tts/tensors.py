@@ -32,10 +32,13 @@ class TensorFile:
 
     def __init__(self, path: Path) -> None:
         self._label = "/".join(path.parts[-2:])
+        self._path = path
+        self._names = frozenset(self._open().keys())
+
+    def _open(self) -> Any:
         opener: Any = safe_open  # untyped
         try:
-            self._file = opener(str(path), framework="pt", device="cpu")
-            self._names = frozenset(self._file.keys())
+            return opener(str(self._path), framework="pt", device="cpu")
         except (OSError, SafetensorError) as error:
             raise EngineFault(f"{self._label} cannot be read: missing, truncated or not a safetensors file") from error
 
@@ -47,7 +50,9 @@ class TensorFile:
         """One tensor; ``shape``, when given, must be its shape."""
         if name not in self._names:
             raise EngineFault(f"{self._label}: tensor {name} is missing")
-        tensor: torch.Tensor = self._file.get_tensor(name)
+        # Opened anew each time: a mapping stays in memory, with all that was read through it, while one of its tensors
+        # does. Embedding tables are kept, so one mapping for all would keep the whole file.
+        tensor: torch.Tensor = self._open().get_tensor(name)
         if shape is not None and tuple(tensor.shape) != shape:
             raise EngineFault(f"{self._label}: tensor {name} has shape {tuple(tensor.shape)}, expected {shape}")
         return tensor
