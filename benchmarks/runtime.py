@@ -31,6 +31,7 @@ from typing import Any, cast
 
 import torch
 
+from adapters.engines.host import HUGE_PAGES
 from adapters.engines.qwen3_tts.checkpoint import open_checkpoint
 from adapters.engines.qwen3_tts.config import TalkerConfig
 from adapters.engines.qwen3_tts.engine import Qwen3TtsSettings
@@ -141,7 +142,8 @@ def measured(folder: Path, precision: Precision, batch: int, frames: int, rounds
 def child(arguments: Sequence[str], python: str | None = None) -> Any:
     """What a process of its own printed as its last line."""
     command = [python, *arguments] if python else [sys.executable, "-m", "benchmarks.runtime", *arguments]
-    done = subprocess.run(command, stdout=subprocess.PIPE, text=True, check=True)
+    environment = {**os.environ} if python else {**HUGE_PAGES, **os.environ}  # as the server's own child process
+    done = subprocess.run(command, stdout=subprocess.PIPE, text=True, check=True, env=environment)
     return json.loads(done.stdout.strip().splitlines()[-1])
 
 
