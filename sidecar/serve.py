@@ -52,6 +52,7 @@ async def serve_until_stopped(config: Config) -> None:
     finally:
         settling.cancel()
         listener.close()
+        await service.close()
     if not server.started:
         print("sidecar: the server could not start; see the log above", file=sys.stderr)
         raise SystemExit(1)
