@@ -113,7 +113,7 @@ class EngineConfig:
     device: str = setting(
         "auto", "Qwen3-TTS: device of the talker, such as cpu or cuda:0; auto is a GPU if there is one."
     )
-    decoder_device: str = setting("", "Qwen3-TTS: device of the decoder; unset is that of the talker.")
+    decoder_device: str | None = setting(None, "Qwen3-TTS: device of the decoder; unset is that of the talker.")
     precision: Literal["auto", "float32", "bfloat16", "int8"] = setting(
         "auto", "Qwen3-TTS: precision of the talker; auto is bfloat16 on a GPU, else float32."
     )

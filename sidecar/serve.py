@@ -27,13 +27,12 @@ async def serve_until_stopped(config: Config) -> None:
     Raises ``ConfigError`` when the address cannot be had or a part of the configuration makes no sense.
     """
     configure_logging(config.server.log_level, config.server.log_texts)
-    service = build(config)
     listener = bind(config.server)
     log.info("configuration", extra={"digest": config.digest()})
     for section, values in config.describe().items():
         log.info("settings", extra={"section": section, **{f"{section}.{k}": v for k, v in values.items()}})
-
     try:
+        service = build(config)
         await service.start()
     except BaseException:
         listener.close()
