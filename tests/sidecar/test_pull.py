@@ -75,5 +75,5 @@ def test_a_hub_that_cannot_be_reached_is_one_clear_line(monkeypatch: pytest.Monk
         raise OSError("no route to host\nwith a traceback")
 
     monkeypatch.setattr(huggingface_hub, "snapshot_download", fail)
-    with pytest.raises(ConfigError, match="could not be fetched: OSError: no route to host$"):
+    with pytest.raises(ConfigError, match=r"could not be fetched: OSError: no route to host$"):
         pull_checkpoint("1.7b")
