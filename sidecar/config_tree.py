@@ -130,7 +130,7 @@ class EngineConfig:
     max_rows: int = setting(64, "Utterances the engine speaks at once.", 1, 4_096)
     row_wait_ms: int = setting(2_000, "How long an utterance may wait for a row.", 0, 600_000)
     chunk_timeout_s: float = setting(
-        15.0, "How long an engine may take for a chunk before it counts as lost.", 0.1, 600
+        60.0, "How long an engine may take for a chunk before it counts as lost.", 0.1, 600
     )
     warm_up: bool = setting(True, "Speak once before the server says it is ready.")
 
