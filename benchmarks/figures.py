@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import platform
+import time
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -60,6 +61,19 @@ def _busy_s() -> float:
     idle = times.idle + getattr(times, "iowait", 0.0)
     guest = getattr(times, "guest", 0.0) + getattr(times, "guest_nice", 0.0)  # counted in user and nice as well
     return float(sum(times) - idle - guest)
+
+
+def core_ms() -> float:
+    """CPU milliseconds of a fixed loop: how fast a core is just now (virtual ones change by half with neighbors)."""
+    return min(_loop_ms() for _ in range(5))
+
+
+def _loop_ms() -> float:
+    began_s = time.thread_time()
+    total = 0
+    for number in range(300_000):
+        total += number
+    return (time.thread_time() - began_s) * 1000
 
 
 def load_average() -> float:

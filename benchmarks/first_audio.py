@@ -19,7 +19,7 @@ import asyncio
 import re
 import time
 from collections.abc import Awaitable, Callable
-from typing import Any, cast
+from typing import cast
 
 from openai import AsyncOpenAI
 from openai.types.chat import ChatCompletionAudioParam
@@ -60,7 +60,8 @@ async def through_chat(client: AsyncOpenAI, answer: str) -> float:
     async with stream:
         async for chunk in stream:
             for choice in chunk.choices:
-                if cast(Any, choice.delta).audio and cast(Any, choice.delta).audio.get("data"):
+                audio = choice.delta.audio
+                if audio and audio.data:
                     return (time.monotonic() - began_s) * 1000
     raise RuntimeError("no audio came")
 

@@ -23,7 +23,7 @@ from typing import Any
 
 from adapters.llm.scripted_request import pieces_of
 from benchmarks.client import CONTENT, DONE, Heard, ask, chat
-from benchmarks.figures import Neighbours, load_average, machine, median, quantile
+from benchmarks.figures import Neighbours, core_ms, load_average, machine, median, quantile
 from benchmarks.server import Server
 from benchmarks.texts import prose
 
@@ -49,6 +49,7 @@ async def spoken(options: argparse.Namespace) -> Figures:
     async with Server(settings, options.profile) as server:
         await _warm_up(server)
         before = await server.mark()
+        before_ms = core_ms()
         neighbours, cpu_s, began_s = Neighbours(), time.process_time(), time.monotonic()
         watch = asyncio.create_task(_peak_rss(server))
         heard = await _crowd(server, chat(prose(options.chars)), options)
@@ -57,6 +58,7 @@ async def spoken(options: argparse.Namespace) -> Figures:
         report = await server.report()
         others = neighbours.cores_used(report["cpu_s"] + client_s, wall_s)
         growth_bytes = await watch - before["rss_bytes"]
+        fixed_loop_ms = {"before": round(before_ms, 1), "after": round(core_ms(), 1)}
     first_ms = [h.audio_ms for h in heard if h.audio_ms is not None]
     return {
         **report,
@@ -70,6 +72,7 @@ async def spoken(options: argparse.Namespace) -> Figures:
         "mib_per_reply": round(growth_bytes / 2**20 / options.replies, 3),
         "load_average": load_average(),
         "others_cores": round(others, 2),
+        "fixed_loop_ms": fixed_loop_ms,
     }
 
 

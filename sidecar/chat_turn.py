@@ -125,7 +125,8 @@ class ChatTurn:
         if isinstance(event.event, SegmentStarted):
             choice.begun = event.event.segment.text
         elif isinstance(event.event, ReplyAudio):
-            choice.audio_room.release()
+            if not event.event.is_pause:
+                choice.audio_room.release()
             if choice.begun:
                 choice.heard_text.append(choice.begun)
                 choice.begun = ""
@@ -187,7 +188,8 @@ class ChatTurn:
             async for event in choice.reply.events():
                 if isinstance(event, ReplyAudio):
                     choice.samples += len(event.pcm)
-                    await choice.audio_room.acquire()
+                    if not event.is_pause:
+                        await choice.audio_room.acquire()
                 elif isinstance(event, SegmentEnded) and (fault := fatal(event, choice.samples > 0)):
                     raise fault
                 await self._queue.put(Heard(index, event))

@@ -113,7 +113,7 @@ class EngineConfig:
     device: str = setting(
         "auto", "Qwen3-TTS: device of the talker, such as cpu or cuda:0; auto is a GPU if there is one."
     )
-    decoder_device: str = setting("", "Qwen3-TTS: device of the decoder; unset is that of the talker.")
+    decoder_device: str | None = setting(None, "Qwen3-TTS: device of the decoder; unset is that of the talker.")
     precision: Literal["auto", "float32", "bfloat16", "int8"] = setting(
         "auto", "Qwen3-TTS: precision of the talker; auto is bfloat16 on a GPU, else float32."
     )
@@ -130,7 +130,7 @@ class EngineConfig:
     max_rows: int = setting(64, "Utterances the engine speaks at once.", 1, 4_096)
     row_wait_ms: int = setting(2_000, "How long an utterance may wait for a row.", 0, 600_000)
     chunk_timeout_s: float = setting(
-        15.0, "How long an engine may take for a chunk before it counts as lost.", 0.1, 600
+        60.0, "How long an engine may take for a chunk before it counts as lost.", 0.1, 600
     )
     warm_up: bool = setting(True, "Speak once before the server says it is ready.")
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +18,8 @@ SHORT_NAMES = {
 }
 """The released checkpoints."""
 
+_HUB_ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,95}/[A-Za-z0-9][A-Za-z0-9._-]{0,95}")
+
 PATTERNS = ("*.json", "*.safetensors", "*.txt", "speech_tokenizer/*.json", "speech_tokenizer/*.safetensors")
 """Weights as safetensors and settings as JSON; nothing that could run."""
 
@@ -27,7 +30,7 @@ def pull_checkpoint(name: str) -> Path:
     ``name`` is a short name or ``owner/name``. Raises ``ConfigError`` with the reason.
     """
     hub_id = SHORT_NAMES.get(name.lower(), name)
-    if hub_id.count("/") != 1:
+    if not _HUB_ID.fullmatch(hub_id):
         raise ConfigError([f"'{name}' is no hub id (owner/name); short names: {', '.join(SHORT_NAMES)}"])
     import huggingface_hub
 

@@ -17,6 +17,9 @@ from sidecar.wiring import build
 
 log = logging.getLogger("sidecar")
 
+GARBAGE_OBJECTS = 10_000
+"""New containers, less those that are gone again, after which the youngest are looked through for garbage."""
+
 
 async def serve_until_stopped(config: Config) -> None:
     """Print ``listening on http://...`` once connections are accepted; return after a clean stop.
@@ -24,13 +27,12 @@ async def serve_until_stopped(config: Config) -> None:
     Raises ``ConfigError`` when the address cannot be had or a part of the configuration makes no sense.
     """
     configure_logging(config.server.log_level, config.server.log_texts)
-    service = build(config)
     listener = bind(config.server)
     log.info("configuration", extra={"digest": config.digest()})
     for section, values in config.describe().items():
         log.info("settings", extra={"section": section, **{f"{section}.{k}": v for k, v in values.items()}})
-
     try:
+        service = build(config)
         await service.start()
     except BaseException:
         listener.close()
@@ -49,13 +51,18 @@ async def serve_until_stopped(config: Config) -> None:
     finally:
         settling.cancel()
         listener.close()
+        await service.close()
     if not server.started:
         print("sidecar: the server could not start; see the log above", file=sys.stderr)
         raise SystemExit(1)
 
 
 async def settle(service: Service) -> None:
-    """After the warm-up, let the garbage collector pass over what stays for good: a look at it stops every reply."""
+    """After the warm-up, let the garbage collector come less often and pass over what stays for good.
+
+    Its work stops every reply. Nearly everything here is freed without it, as soon as it is not used any more.
+    """
     await service.warmed.wait()
     gc.collect()
     gc.freeze()
+    gc.set_threshold(GARBAGE_OBJECTS)

@@ -152,8 +152,13 @@ class _Track(Generic[Ticket]):
         self.changed.set()
 
     def take(self) -> tuple[AudioChunk, float]:
+        """All that waits here as one chunk, and since when its beginning has: many small ones cost more to send."""
         chunk, arrived_s = self.chunks.popleft()
-        self.held_samples -= len(chunk.pcm)
+        if self.chunks:
+            pcm = np.concatenate([chunk.pcm, *(later.pcm for later, _ in self.chunks)])
+            chunk = AudioChunk(pcm, chunk.first_sample)
+            self.chunks.clear()
+        self.held_samples = 0
         self.samples_read += len(chunk.pcm)
         self.room.set()
         return chunk, arrived_s

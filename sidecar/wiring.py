@@ -99,7 +99,7 @@ def _qwen3_tts(config: Config, clock: Clock) -> Engine:
     settings = {
         "checkpoint": str(checkpoint),
         "device": engine.device,
-        "decoder_device": engine.decoder_device,
+        "decoder_device": engine.decoder_device or "",
         "precision": engine.precision,
         "threads": engine.threads,
         "max_rows": min(engine.max_rows, 8),

@@ -30,6 +30,11 @@ class ReplyAudio:
     pcm: Pcm
     ready_s: float | None = None
 
+    @property
+    def is_pause(self) -> bool:
+        """Silence between two segments, a fraction of a second."""
+        return self.ready_s is None
+
 
 @dataclass(frozen=True, slots=True)
 class SegmentEnded:

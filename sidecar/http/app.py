@@ -27,6 +27,7 @@ from sidecar.telemetry import LoopMonitor
 log = logging.getLogger(__name__)
 
 WARM_UP_TEXT = "Ready to speak."
+WARM_UP_FRAMES = 25
 
 
 def create_app(service: Service) -> ASGIApp:
@@ -87,7 +88,9 @@ async def _warm_up(service: Service) -> None:
             traits = service.engine.traits
             voice = service.voices.resolve(None)
             language = "en" if "en" in traits.languages else None
-            speaking = await service.engine.open(Utterance(WARM_UP_TEXT, voice, seed=0, language=language))
+            speaking = await service.engine.open(
+                Utterance(WARM_UP_TEXT, voice, seed=0, language=language, max_frames=WARM_UP_FRAMES)
+            )
             async for _ in checked_chunks(speaking, service.config.engine.chunk_timeout_s):
                 pass
         except Fault as fault:
