@@ -14,7 +14,7 @@ from av.audio.stream import AudioStream
 from av.error import FFmpegError
 
 from adapters.audio.frames import audio_frame, single_cpu
-from adapters.audio.pcm import cleaned, float_to_s16le, wav_header
+from adapters.audio.pcm import cleaned, float_to_s16le, mono, wav_header
 from adapters.audio.timing import Blocks, Resampler, Stage, Stretcher
 from sidecar.faults import BadRequest, Fault, UnsupportedFormat
 from sidecar.ports import SAMPLE_RATE_HZ, AudioEncoder, Pcm
@@ -153,7 +153,8 @@ class _Encoder:
         """Raises ``ValueError`` for samples that are not mono, ``RuntimeError`` after ``finish``."""
         if self._finished:
             raise RuntimeError("the encoder is finished")
-        samples = cleaned(pcm)
+        # Writers clean what they write themselves; a resampler would spread what is broken first.
+        samples = cleaned(pcm) if self._stages else mono(pcm)
         out = bytearray()
         # A second at a time: the memory needed does not grow with what is fed at once.
         for at in range(0, len(samples), SAMPLE_RATE_HZ):

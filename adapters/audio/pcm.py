@@ -16,6 +16,7 @@ UNKNOWN_SIZE = 0xFFFFFFFF
 """Stands in both size fields of a WAV whose length is not known yet."""
 
 _FULL_SCALE = 32_768.0
+_LARGEST = np.float32((_FULL_SCALE - 1) / _FULL_SCALE)
 
 
 def cleaned(pcm: Pcm) -> Pcm:
@@ -24,13 +25,21 @@ def cleaned(pcm: Pcm) -> Pcm:
     NaN and infinities become 0 (a broken sample is a click at worst, never a full-scale one); the rest is
     clipped. The input is not changed. Raises ``ValueError`` if ``pcm`` is not one-dimensional.
     """
+    return np.clip(_finite(pcm), -1.0, 1.0)
+
+
+def mono(pcm: Pcm) -> Pcm:
+    """Return ``pcm`` as float32. Raises ``ValueError`` if it is not one-dimensional."""
     samples = np.asarray(pcm, dtype=np.float32)
     if samples.ndim != 1:
         raise ValueError("samples must be mono: one dimension")
+    return samples
+
+
+def _finite(pcm: Pcm) -> Pcm:
+    samples = mono(pcm)
     finite = np.isfinite(samples)
-    if not finite.all():
-        samples = np.where(finite, samples, np.float32(0.0))
-    return np.clip(samples, -1.0, 1.0)
+    return samples if finite.all() else np.where(finite, samples, np.float32(0.0))
 
 
 def float_to_s16le(pcm: Pcm) -> bytes:
@@ -38,8 +47,10 @@ def float_to_s16le(pcm: Pcm) -> bytes:
 
     Inverse of ``s16le_to_float`` for every 16-bit value. Raises ``ValueError`` like ``cleaned``.
     """
-    scaled = np.rint(cleaned(pcm) * np.float32(_FULL_SCALE))
-    samples: NDArray[np.int16] = np.clip(scaled, -32_768.0, 32_767.0).astype("<i2")
+    scaled = np.clip(_finite(pcm), np.float32(-1.0), _LARGEST)
+    scaled *= np.float32(_FULL_SCALE)
+    np.rint(scaled, out=scaled)
+    samples: NDArray[np.int16] = scaled.astype("<i2")
     return samples.tobytes()
 
 
