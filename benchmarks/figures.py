@@ -46,21 +46,31 @@ def machine() -> str:
 
 
 class Neighbours:
-    """How busy everything else on this machine was in a span of time."""
+    """How busy everything else on this machine was in a span of time, and how much its host took away."""
 
     def __init__(self) -> None:
-        self._before = _busy_s()
+        self._busy_s = _busy_s()
+        self._stolen_s = _stolen_s()
 
     def cores_used(self, ours_s: float, wall_s: float) -> float:
         """Cores that others kept busy on average, given the CPU seconds of our own processes."""
-        return max(0.0, (_busy_s() - self._before - ours_s) / wall_s)
+        return max(0.0, (_busy_s() - self._busy_s - ours_s) / wall_s)
+
+    def cores_stolen(self, wall_s: float) -> float:
+        """Cores that the host of a virtual machine gave to others meanwhile."""
+        return (_stolen_s() - self._stolen_s) / wall_s
 
 
 def _busy_s() -> float:
     times = psutil.cpu_times()
     idle = times.idle + getattr(times, "iowait", 0.0)
+    idle += _stolen_s()
     guest = getattr(times, "guest", 0.0) + getattr(times, "guest_nice", 0.0)  # counted in user and nice as well
     return float(sum(times) - idle - guest)
+
+
+def _stolen_s() -> float:
+    return float(getattr(psutil.cpu_times(), "steal", 0.0))
 
 
 def core_ms() -> float:

@@ -57,6 +57,7 @@ async def spoken(options: argparse.Namespace) -> Figures:
         wall_s, client_s = time.monotonic() - began_s, time.process_time() - cpu_s
         report = await server.report()
         others = neighbours.cores_used(report["cpu_s"] + client_s, wall_s)
+        stolen = neighbours.cores_stolen(wall_s)
         growth_bytes = await watch - before["rss_bytes"]
         fixed_loop_ms = {"before": round(before_ms, 1), "after": round(core_ms(), 1)}
     first_ms = [h.audio_ms for h in heard if h.audio_ms is not None]
@@ -72,6 +73,7 @@ async def spoken(options: argparse.Namespace) -> Figures:
         "mib_per_reply": round(growth_bytes / 2**20 / options.replies, 3),
         "load_average": load_average(),
         "others_cores": round(others, 2),
+        "stolen_cores": round(stolen, 2),
         "fixed_loop_ms": fixed_loop_ms,
     }
 

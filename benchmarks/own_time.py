@@ -7,6 +7,7 @@ from array import array
 from bisect import bisect_right
 
 _KEPT = 20_000
+_APART_MS = 0.5
 
 
 class OwnTime:
@@ -19,18 +20,23 @@ class OwnTime:
     def __init__(self) -> None:
         self._moments_ms = array("d")
         self._cpu_ms = array("d")
-        self.read()
+        self._read(time.monotonic() * 1000)
 
     def read(self) -> None:
         """Read the clock; to be called often."""
-        self._moments_ms.append(time.monotonic() * 1000)
+        now_ms = time.monotonic() * 1000
+        if now_ms - self._moments_ms[-1] >= _APART_MS:
+            self._read(now_ms)
+
+    def _read(self, now_ms: float) -> None:
+        self._moments_ms.append(now_ms)
         self._cpu_ms.append(time.thread_time() * 1000)
         if len(self._moments_ms) > _KEPT:
             del self._moments_ms[: _KEPT // 2], self._cpu_ms[: _KEPT // 2]
 
     def since_ms(self, begin_ms: float) -> float:
         """Milliseconds of CPU since a moment of the monotonic clock."""
-        self.read()
+        self._read(time.monotonic() * 1000)
         after = bisect_right(self._moments_ms, begin_ms)
         if after == 0:
             return self._cpu_ms[-1] - self._cpu_ms[0]
