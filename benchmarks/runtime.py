@@ -48,20 +48,20 @@ TEXT_IDS = tuple(range(10, 200))
 """Long enough that every measured step feeds text, as live speech does."""
 
 
-def made(cache: Path) -> Path:
-    """The checkpoint's folder; written on first use, complete or not at all."""
+def made(cache: Path, size: str = "0.6b") -> Path:
+    """The folder of a random checkpoint of this size; written on first use, complete or not at all."""
     from tests.adapters.engines.qwen3_tts import tiny
 
-    folder = cache / "0.6b-custom_voice-0"
+    folder = cache / f"{size}-custom_voice-0"
     if folder.is_dir():
         return folder
     cache.mkdir(parents=True, exist_ok=True)
-    if shutil.disk_usage(cache).free < NEEDED_BYTES:
+    if size != "tiny" and shutil.disk_usage(cache).free < NEEDED_BYTES:
         raise SystemExit(f"{cache} has no room for the checkpoint ({NEEDED_BYTES / 1e9:.0f} GB): name another --cache")
-    print(f"writing a random 0.6B checkpoint to {cache}", file=sys.stderr)
+    print(f"writing a random {size} checkpoint to {cache}", file=sys.stderr)
     part = folder.with_suffix(f".{os.getpid()}")
     try:
-        tiny.write(part, size="0.6b", kind="custom_voice")
+        tiny.write(part, size=size, kind="custom_voice")
         part.rename(folder)
     finally:
         shutil.rmtree(part, ignore_errors=True)
