@@ -1,4 +1,4 @@
-"""The command line: serve, demo, say, doctor."""
+"""The command line: serve, demo, say, pull, relay, replay, doctor."""
 
 from __future__ import annotations
 
@@ -193,6 +193,57 @@ def doctor(file: str | None) -> None:
     from sidecar.doctor import run_doctor
 
     if not asyncio.run(run_doctor(lambda: configured(file, {}))):
+        sys.exit(1)
+
+
+@commands.command()
+@click.option(
+    "--listen", default="127.0.0.1:8094", show_default=True, metavar="HOST:PORT", help="Where clients connect."
+)
+@click.option("--to", required=True, metavar="URL", help="The server, such as ws://127.0.0.1:8800.")
+@click.option("--record", type=click.Path(path_type=Path), metavar="FILE", help="Keep the sockets' messages in FILE.")
+@click.option("--frames", is_flag=True, help="Record the sound itself, not only its length and digest.")
+@click.option("--mask-text", is_flag=True, help="Record x for every letter and 0 for every digit of a text.")
+@click.option("--max-record-mb", type=click.IntRange(1, 4096), default=256, show_default=True)
+@click.option("--show-text", is_flag=True, help="Show what is said; without it only its length.")
+def relay(
+    listen: str, to: str, record: Path | None, frames: bool, mask_text: bool, max_record_mb: int, show_text: bool
+) -> None:
+    """Stand between clients and a speech server, and show what they say to each other."""
+    from sidecar.relay.commands import RelayOptions, run_relay
+    from sidecar.relay.recording import RecordingOptions
+
+    recording = RecordingOptions(frames, mask_text, max_record_mb * 1024 * 1024)
+    asyncio.run(run_relay(RelayOptions(listen, to, record, show_text, recording)))
+
+
+@commands.command()
+@click.argument("file", type=click.Path(path_type=Path))
+@click.option("--to", required=True, metavar="URL", help="The server, such as ws://127.0.0.1:8800.")
+@click.option(
+    "--speed", type=click.FloatRange(0), default=1.0, show_default=True, help="2: twice as fast; 0: no pauses."
+)
+@click.option("--connection", type=int, metavar="N", help="Only this socket of the recording.")
+@click.option("--set", "members", multiple=True, metavar="NAME=JSON", help="Replace a member of session.config.")
+@click.option(
+    "--patience", type=click.FloatRange(0), default=30.0, show_default=True, help="Seconds to wait for an answer."
+)
+@click.option("--api-key", envvar="SPEECH_API_KEY", metavar="KEY", help="Sent as a bearer token (or SPEECH_API_KEY).")
+def replay(
+    file: Path,
+    to: str,
+    speed: float,
+    connection: int | None,
+    members: tuple[str, ...],
+    patience: float,
+    api_key: str | None,
+) -> None:
+    """Play the clients of a recording against a server; exit with 1 if it answers with other events."""
+    from sidecar.relay.commands import ReplayCommand, run_replay
+    from sidecar.relay.replay import ReplayOptions
+
+    options = ReplayOptions(speed, patience, api_key)
+    if not asyncio.run(run_replay(ReplayCommand(file, to, connection, members, options))):
         sys.exit(1)
 
 
