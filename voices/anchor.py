@@ -114,9 +114,9 @@ def _embedding(embedding: NDArray[np.float32]) -> NDArray[np.float32]:
     array = np.asarray(embedding)
     if array.ndim != 1 or not 0 < array.shape[0] <= MAX_WIDTH or array.dtype.kind not in "fiu":
         raise ValueError(f"an embedding is one row of 1 to {MAX_WIDTH} numbers")
-    with np.errstate(over="ignore"):
+    with np.errstate(over="ignore", invalid="ignore"):  # a signalling NaN warns when it is converted
         array = array.astype(np.float32)
-    norm = float(np.linalg.norm(array.astype(np.float64)))
+        norm = float(np.linalg.norm(array.astype(np.float64)))
     if not math.isfinite(norm):
         raise ValueError("an embedding has finite numbers only")
     if not 0.0 < norm <= MAX_NORM:

@@ -16,7 +16,7 @@ from voices.binary import Body, DamagedValue, Fields, Form, packed_codes
 MAX_RECORD_BYTES = 16 * 1024
 """Most bytes of a stored voice."""
 
-MAX_HEAD_BYTES = 4 * 1024
+MAX_HEAD_BYTES = 7 * 1024
 """So many bytes of a stored voice hold its card; 1 kB holds that of most."""
 
 MAX_NAME_CHARS = 64
@@ -24,6 +24,9 @@ MAX_DESCRIPTION_CHARS = 500
 MAX_CONSENT_CHARS = 128
 MAX_OWNER_CHARS = 64
 MAX_LANGUAGE_CHARS = 16
+MAX_MEDIA_TYPE_CHARS = 64
+MAX_SAID_CHARS = 500
+"""Of what is said in a recording, so much is shown; an anchor with codes has it whole."""
 MAX_ANCHORS = 4
 """Anchors of one voice, each of another width."""
 
@@ -66,6 +69,9 @@ class VoiceCard:
     fingerprint: str
     widths: tuple[int, ...]
     with_codes: tuple[int, ...]
+    media_type: str = ""
+    recording_bytes: int = 0
+    said: str = ""
     version: int = 0
 
     @classmethod
@@ -82,7 +88,9 @@ class VoiceRecord:
     (empty for voices of nobody), ``language`` an ISO 639-1 code or empty for any, ``anchors`` one for each width of
     embedding. ``base_voice``: the engine's own voice that is meant where no anchor fits; a record has an anchor or
     a base voice. ``base_seed`` in [0, 2**63) is the dialog seed of dialogs that bring none. ``level_db``: speech
-    level in dB relative to full scale. ``created_s``: Unix seconds. ``version``: what the store calls this state, 0
+    level in dB relative to full scale. ``created_s``: Unix seconds. ``media_type`` and ``recording_bytes``: of the file
+    that the voice was made from (empty and 0 for one given as numbers); ``said``: the beginning of what is said in it.
+    ``version``: what the store calls this state, 0
     for one that was not stored; it is not part of the stored bytes.
 
     Raises ``ValueError`` for fields out of range.
@@ -98,6 +106,9 @@ class VoiceRecord:
     base_seed: int = 0
     level_db: float | None = None
     created_s: int = 0
+    media_type: str = ""
+    recording_bytes: int = 0
+    said: str = ""
     version: int = 0
 
     def __post_init__(self) -> None:
@@ -109,8 +120,8 @@ class VoiceRecord:
             raise ValueError("a voice has an anchor or a base voice")
         if not 0 <= self.base_seed < _SEED_LIMIT:
             raise ValueError("base_seed must be in [0, 2**63)")
-        if not (0 <= self.created_s < 1 << 53 and self.version >= 0):
-            raise ValueError("created_s and version count from 0")
+        if not (0 <= self.created_s < 1 << 53 and 0 <= self.recording_bytes < 1 << 53 and self.version >= 0):
+            raise ValueError("created_s, recording_bytes and version count from 0")
         low_db, high_db = LEVEL_RANGE_DB
         if self.level_db is not None:
             object.__setattr__(self, "level_db", float(self.level_db))
@@ -142,6 +153,9 @@ class VoiceRecord:
             fingerprint=self.fingerprint,
             widths=tuple(anchor.width for anchor in self.anchors),
             with_codes=tuple(anchor.width for anchor in self.anchors if anchor.codes is not None),
+            media_type=self.media_type,
+            recording_bytes=self.recording_bytes,
+            said=self.said,
             version=self.version,
         )
 
@@ -166,6 +180,8 @@ def _check_texts(record: VoiceRecord) -> None:
         (record.language, MAX_LANGUAGE_CHARS, "the language"),
         (record.description, MAX_DESCRIPTION_CHARS, "the description"),
         (record.base_voice, MAX_NAME_CHARS, "the base voice"),
+        (record.media_type, MAX_MEDIA_TYPE_CHARS, "the media type"),
+        (record.said, MAX_SAID_CHARS, "what is said"),
     ):
         checked_text(text, most, what)
         if not text.replace("\n", "").isprintable():
@@ -214,6 +230,9 @@ def _to_bytes(record: VoiceRecord) -> bytes:
         "level_db": card.level_db,
         "created_s": card.created_s,
         "fingerprint": card.fingerprint,
+        "media_type": card.media_type,
+        "recording_bytes": card.recording_bytes,
+        "said": card.said,
         "recordings": recordings,
         "anchors": rows,
     }
@@ -235,6 +254,9 @@ def _card(fields: Fields, version: int) -> VoiceCard:
         fingerprint=fields.text("fingerprint"),
         widths=tuple(width for width, _, _ in anchors),
         with_codes=tuple(width for width, number, _ in anchors if number != _NO_CODES),
+        media_type=fields.text("media_type"),
+        recording_bytes=fields.integer("recording_bytes", 0, (1 << 53) - 1),
+        said=fields.text("said"),
         version=version,
     )
 
@@ -260,6 +282,9 @@ def _from_bytes(data: bytes, version: int) -> VoiceRecord:
             base_seed=card.base_seed,
             level_db=card.level_db,
             created_s=card.created_s,
+            media_type=card.media_type,
+            recording_bytes=card.recording_bytes,
+            said=card.said,
         )
     except DamagedValue:
         raise

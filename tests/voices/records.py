@@ -37,6 +37,9 @@ def record(**changes: Any) -> VoiceRecord:
         "base_seed": 2**63 - 1,
         "level_db": -23.5,
         "created_s": 1_764_000_000,
+        "media_type": "audio/wav",
+        "recording_bytes": 240_044,
+        "said": "Was hier gesagt wird.",
     }
     return VoiceRecord(**(fields | changes))
 
