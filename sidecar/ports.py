@@ -256,7 +256,10 @@ class Store(Protocol):
         """The record, or None."""
 
     async def put(self, tenant: str, kind: str, key: str, value: bytes, ttl_s: float | None = None) -> int:
-        """Write unconditionally; returns the new version."""
+        """Write unconditionally; returns the new version.
+
+        0 from a store that is away and keeps the write, to make it as soon as it is back.
+        """
 
     async def swap(
         self, tenant: str, kind: str, key: str, value: bytes, expected: int | None, ttl_s: float | None = None
@@ -268,6 +271,9 @@ class Store(Protocol):
 
     async def keys(self, tenant: str, kind: str) -> Sequence[str]:
         """All living keys, sorted."""
+
+    async def heads(self, tenant: str, kind: str, head_bytes: int) -> Sequence[tuple[str, Stored]]:
+        """All living records with their keys, sorted by key; each value is cut to its first ``head_bytes``."""
 
     def changes(self) -> AsyncIterator[Invalidation]:
         """Puts, swaps and deletes from now on (bounded: a reader that lags loses the oldest)."""

@@ -27,8 +27,8 @@ MAX_WIDTH = 4_096
 MAX_NORM = 1e6
 """Longest embedding that is taken: beyond it, it is no embedding."""
 
-MAX_CODE_FRAMES = 375
-"""Longest reference recording in frames of 80 ms: 30 s."""
+MAX_CODE_FRAMES = 750
+"""Longest reference recording in frames of 80 ms: a minute. Much less can be stored with a voice."""
 
 MAX_TRANSCRIPT_CHARS = 2_000
 """Longest transcript of a reference recording."""

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import math
 import sqlite3
 import time
 from collections.abc import AsyncIterator, Callable, Sequence
@@ -13,17 +12,12 @@ from pathlib import Path
 from typing import TypeVar
 
 from adapters.stores.changes import Changes
-from adapters.stores.records import Name, Records, unavailable
-from sidecar.faults import BadRequest, StoreUnavailable, TooLarge
+from adapters.stores.names import MAX_VALUE_BYTES, Name, check_ttl, checked_name, checked_value
+from adapters.stores.records import Records, unavailable
+from sidecar.faults import StoreUnavailable
 from sidecar.ports import Invalidation, Stored
 
 T = TypeVar("T")
-
-MAX_VALUE_BYTES = 16 * 1024 * 1024
-"""Largest value of one record."""
-
-MAX_NAME_BYTES = 1_024
-"""Longest tenant, kind or key, in UTF-8."""
 
 MAX_CALLS = 1_024
 """Calls that may be under way at once; one more is refused."""
@@ -84,32 +78,37 @@ class LocalStore:
 
     async def get(self, tenant: str, kind: str, key: str) -> Stored | None:
         """Return the living record, or None."""
-        name = _name(tenant, kind, key)
+        name = checked_name(tenant, kind, key)
         return await self._call(lambda: self._records.get(name))
 
     async def put(self, tenant: str, kind: str, key: str, value: bytes, ttl_s: float | None = None) -> int:
         """Write in any case; returns the new version."""
-        name, value = _name(tenant, kind, key), self._value(value)
-        _check_ttl(ttl_s)
+        name, value = checked_name(tenant, kind, key), checked_value(value, self._max_value_bytes)
+        check_ttl(ttl_s)
         return await self._call(lambda: self._records.put(name, value, ttl_s), changes=name)
 
     async def swap(
         self, tenant: str, kind: str, key: str, value: bytes, expected: int | None, ttl_s: float | None = None
     ) -> int:
         """Write if the version is still ``expected`` (None: no living record), else raise ``Conflict``."""
-        name, value = _name(tenant, kind, key), self._value(value)
-        _check_ttl(ttl_s)
+        name, value = checked_name(tenant, kind, key), checked_value(value, self._max_value_bytes)
+        check_ttl(ttl_s)
         return await self._call(lambda: self._records.swap(name, value, ttl_s, expected), changes=name)
 
     async def delete(self, tenant: str, kind: str, key: str) -> bool:
         """Delete; False (and nothing announced) if there was no living record."""
-        name = _name(tenant, kind, key)
+        name = checked_name(tenant, kind, key)
         return await self._call(lambda: self._records.delete(name), changes=name)
 
     async def keys(self, tenant: str, kind: str) -> Sequence[str]:
         """Return the living keys, sorted by code point."""
-        _name(tenant, kind, "")
+        checked_name(tenant, kind, "")
         return await self._call(lambda: self._records.keys(tenant, kind))
+
+    async def heads(self, tenant: str, kind: str, head_bytes: int) -> Sequence[tuple[str, Stored]]:
+        """Return the living records, sorted by key, each value cut to its first ``head_bytes``."""
+        checked_name(tenant, kind, "")
+        return await self._call(lambda: self._records.heads(tenant, kind, head_bytes))
 
     def changes(self) -> AsyncIterator[Invalidation]:
         """Return the changes from this call on; ends after ``close``."""
@@ -153,24 +152,3 @@ class LocalStore:
             return await loop.run_in_executor(self._worker, run)
         finally:
             self._calls -= 1
-
-    def _value(self, value: bytes) -> bytes:
-        if len(value) > self._max_value_bytes:
-            raise TooLarge(f"A record may have at most {self._max_value_bytes} bytes.")
-        return bytes(value)
-
-
-def _name(tenant: str, kind: str, key: str) -> Name:
-    for part in (tenant, kind, key):
-        try:
-            size = len(part.encode())
-        except UnicodeEncodeError as error:
-            raise BadRequest("A name in the store is not valid Unicode.") from error
-        if size > MAX_NAME_BYTES:
-            raise BadRequest(f"A name in the store may have at most {MAX_NAME_BYTES} bytes.")
-    return tenant, kind, key
-
-
-def _check_ttl(ttl_s: float | None) -> None:
-    if ttl_s is not None and not (math.isfinite(ttl_s) and ttl_s > 0):
-        raise ValueError("ttl_s must be positive and finite")

@@ -9,6 +9,7 @@ import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
+from adapters.stores.names import Name
 from sidecar.faults import Conflict, StoreUnavailable
 from sidecar.ports import Stored
 
@@ -36,6 +37,8 @@ _VERSION = """SELECT version FROM records
     WHERE tenant = ? AND kind = ? AND key = ? AND (expires_s IS NULL OR expires_s > ?)"""
 _KEYS = """SELECT key FROM records
     WHERE tenant = ? AND kind = ? AND (expires_s IS NULL OR expires_s > ?) ORDER BY key"""
+_HEADS = """SELECT key, version, coalesce(substr(value, 1, ?), x'') FROM records
+    WHERE tenant = ? AND kind = ? AND (expires_s IS NULL OR expires_s > ?) ORDER BY key"""
 _WRITE = """INSERT OR REPLACE INTO records (tenant, kind, key, version, expires_s, value)
     VALUES (?, ?, ?, ?, ?, ?)"""
 _DELETE = "DELETE FROM records WHERE tenant = ? AND kind = ? AND key = ?"
@@ -56,9 +59,6 @@ _SCHEMA = (
     f"PRAGMA application_id = {APPLICATION_ID}",
     f"PRAGMA user_version = {SCHEMA_VERSION}",
 )
-
-Name = tuple[str, str, str]
-"""Tenant, kind, key."""
 
 
 class Records:
@@ -146,6 +146,16 @@ class Records:
         if not all(isinstance(key, str) for key in keys):
             raise StoreUnavailable(_DAMAGED)
         return keys
+
+    def heads(self, tenant: str, kind: str, head_bytes: int) -> list[tuple[str, Stored]]:
+        """Return all living records, sorted by code point, each value cut to its first ``head_bytes``."""
+        self._sweep_if_due()
+        found = []
+        for key, version, head in self._db.execute(_HEADS, (head_bytes, tenant, kind, self._now_s())):
+            if not (isinstance(key, str) and isinstance(version, int) and isinstance(head, bytes)):
+                raise StoreUnavailable(_DAMAGED)
+            found.append((key, Stored(head, version)))
+        return found
 
     @property
     def _db(self) -> sqlite3.Connection:

@@ -3,7 +3,7 @@
 import asyncio
 import contextlib
 import uuid
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass
 from pathlib import Path
@@ -14,8 +14,12 @@ from hypothesis import strategies as st
 
 from adapters.stores.changes import CHANGES_KEPT
 from adapters.stores.local import LocalStore
+from adapters.stores.redis_store import RedisStore
+from adapters.stores.redis_url import parse_redis_url
+from sidecar.clock import SystemClock
 from sidecar.faults import BadRequest, Conflict, StoreUnavailable, TooLarge
 from sidecar.ports import Invalidation, Store, Stored
+from tests.adapters.stores.redis_server import RedisServer, binary, needs_redis, pass_time, redis_server
 
 
 @dataclass
@@ -59,13 +63,44 @@ async def local_file(folder: Path) -> AsyncIterator[Bench]:
         await store.close()
 
 
+SERVERS: list[RedisServer] = []
+"""The one Redis that this module starts, if it can."""
+
+
+@pytest.fixture(scope="module", autouse=True)
+def _redis(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
+    if binary() is None:
+        yield
+        return
+    with redis_server(tmp_path_factory.mktemp("redis")) as server:
+        SERVERS.append(server)
+        yield
+        SERVERS.clear()
+
+
+@contextlib.asynccontextmanager
+async def redis(folder: Path) -> AsyncIterator[Bench]:
+    (server,) = SERVERS
+    store = RedisStore(parse_redis_url(server.url), SystemClock(), prefix=uuid.uuid4().hex, timeout_s=30)
+    await store.start()
+    try:
+        async with server.client() as client:
+            yield Bench(store, lambda seconds: pass_time(client, seconds))
+    finally:
+        await store.close()
+
+
 MAKERS: dict[str, Callable[[Path], AbstractAsyncContextManager[Bench]]] = {
     "local-memory": local_memory,
     "local-file": local_file,
+    "redis": redis,
 }
 
 
-@pytest.fixture(params=sorted(MAKERS))
+EVERY = [pytest.param(name, marks=needs_redis if name.startswith("redis") else ()) for name in MAKERS]
+
+
+@pytest.fixture(params=EVERY)
 async def bench(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator[Bench]:
     async with MAKERS[request.param](tmp_path) as bench:
         yield bench
@@ -144,6 +179,20 @@ async def test_large_value_is_kept_and_a_too_large_one_refused(store: Store, ten
     with pytest.raises(TooLarge):
         await store.swap(tenant, "k", "b", bytes(17 * 1024 * 1024), None)
     assert await store.get(tenant, "k", "a") == Stored(large, 1)
+
+
+async def test_heads_are_the_records_cut_short(bench: Bench, tenant: str) -> None:
+    store = bench.store
+    for index in range(600):
+        await store.put(tenant, "k", f"{index:03}", b"%03d" % index * 9)
+    await store.put(tenant, "k", "000", b"")
+    await store.put(tenant, "k", "gone", b"x", ttl_s=2)
+    await store.put(tenant, "other", "001", b"x")
+    await bench.pass_time(2.5)
+    expected = [(f"{index:03}", Stored(b"%03d" % index * 2, 1)) for index in range(600)]
+    assert list(await store.heads(tenant, "k", 6)) == [("000", Stored(b"", 2)), *expected[1:]]
+    assert (await store.heads(tenant, "k", 100))[7] == ("007", Stored(b"007" * 9, 1))
+    assert list(await store.heads(tenant, "none", 6)) == []
 
 
 @pytest.mark.parametrize("key", ["x" * 5_000, "\ud800"], ids=["long", "surrogate"])
@@ -285,6 +334,7 @@ async def test_closed_store_is_unavailable(store: Store, tenant: str) -> None:
         store.swap(tenant, "k", "a", b"x", None),
         store.delete(tenant, "k", "a"),
         store.keys(tenant, "k"),
+        store.heads(tenant, "k", 8),
     ):
         with pytest.raises(StoreUnavailable):
             await call
@@ -302,7 +352,7 @@ STEPS = st.one_of(
 )
 
 
-@pytest.mark.parametrize("maker", sorted(MAKERS))
+@pytest.mark.parametrize("maker", EVERY)
 @settings(max_examples=30, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(steps=st.lists(STEPS, max_size=20))
 async def test_behaves_like_a_dictionary(maker: str, tmp_path: Path, steps: list[tuple[object, ...]]) -> None:

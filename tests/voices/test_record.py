@@ -185,7 +185,7 @@ def test_what_is_no_embedding_is_refused(wrong: Any) -> None:
 
 @pytest.mark.parametrize(
     "wrong",
-    [codes(376), codes(0), codes(4)[:, :8], codes(4) - 2_000, codes(4) + 2_000, codes(4).astype(np.float32)],
+    [codes(751), codes(0), codes(4)[:, :8], codes(4) - 2_000, codes(4) + 2_000, codes(4).astype(np.float32)],
 )
 def test_what_are_no_codes_is_refused(wrong: Any) -> None:
     with pytest.raises(ValueError):

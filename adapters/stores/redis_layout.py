@@ -1,0 +1,153 @@
+"""How records lie in Redis: keys, scripts, and the messages that tell of changes. Redis 6.2 commands only.
+
+A record is a hash: ``v`` its value, ``n`` its version, ``w`` the id of the write that made it. All records of one
+tenant and kind share a hash tag, so that in a cluster they lie in one slot with their index, a sorted set of the keys
+by the time (Unix milliseconds by the server's clock) at which they expire.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from dataclasses import dataclass
+from hashlib import sha1
+from urllib.parse import quote
+
+from adapters.stores.names import Name
+from sidecar.ports import Invalidation
+
+PREFIX = re.compile(r"[a-z0-9][a-z0-9_.-]{0,63}")
+"""What a prefix may be."""
+
+MAX_MESSAGE_BYTES = 16 * 1024
+
+ANY = b"*"
+ABSENT = b""
+"""What ``WRITE`` may expect of a version besides a number."""
+
+
+@dataclass(frozen=True, slots=True)
+class Script:
+    """A Lua script and its name for EVALSHA."""
+
+    source: str
+    sha: str
+
+    @classmethod
+    def of(cls, source: str) -> Script:
+        """Names it as Redis does."""
+        # Redis names scripts by SHA-1; nothing here is protected by it.
+        return cls(source, sha1(source.encode(), usedforsecurity=False).hexdigest())
+
+
+WRITE = Script.of("""
+local old = redis.pcall('HMGET', KEYS[1], 'n', 'w')
+local version = false
+if not old.err then
+  if old[2] == ARGV[5] then return tonumber(old[1]) end
+  version = old[1]
+end
+if ARGV[4] ~= '*' and ARGV[4] ~= (version or '') then return 0 end
+version = (tonumber(version) or 0) + 1
+redis.call('DEL', KEYS[1])
+redis.call('HSET', KEYS[1], 'v', ARGV[2], 'n', string.format('%d', version), 'w', ARGV[5])
+local time = redis.call('TIME')
+local now = time[1] * 1000 + math.floor(time[2] / 1000)
+redis.call('ZREMRANGEBYSCORE', KEYS[2], '-inf', '(' .. string.format('%d', now))
+if ARGV[3] == '' then
+  redis.call('ZADD', KEYS[2], '+inf', ARGV[1])
+else
+  redis.call('PEXPIRE', KEYS[1], ARGV[3])
+  redis.call('ZADD', KEYS[2], string.format('%d', now + ARGV[3]), ARGV[1])
+end
+local last = redis.call('ZREVRANGE', KEYS[2], 0, 0, 'WITHSCORES')
+if last[2] == 'inf' then
+  redis.call('PERSIST', KEYS[2])
+else
+  redis.call('PEXPIREAT', KEYS[2], string.format('%d', tonumber(last[2]) + 1000))
+end
+redis.call('PUBLISH', ARGV[6], ARGV[7])
+return version
+""")
+"""Keys: record, index. Arguments: key, value, time to live in ms or empty, expected version (``ANY``, ``ABSENT`` or a
+number), id of the write, channel, message. Returns the new version, or 0 if another one was there. A value of another
+type under the record's key counts as absent and is replaced. The same write again changes nothing."""
+
+DELETE = Script.of("""
+redis.call('ZREM', KEYS[2], ARGV[1])
+if redis.call('DEL', KEYS[1]) == 0 then return 0 end
+redis.call('PUBLISH', ARGV[2], ARGV[3])
+return 1
+""")
+"""Keys: record, index. Arguments: key, channel, message. Returns 1 if there was something to delete."""
+
+HEADS = Script.of("""
+local found = {}
+for i = 2, #KEYS do
+  local got = redis.pcall('HMGET', KEYS[i], 'n', 'v')
+  if got.err then
+    got = {false, false}
+  elseif not got[1] and redis.call('EXISTS', KEYS[i]) == 0 then
+    redis.call('ZREM', KEYS[1], ARGV[i])
+  end
+  found[#found + 1] = got[1]
+  found[#found + 1] = got[2] and string.sub(got[2], 1, tonumber(ARGV[1]))
+end
+return found
+""")
+"""Keys: index, records. Arguments: bytes of each value that are wanted, then the records' keys. Returns version and
+value one after the other, nil for what is not there (any more); that leaves the index too."""
+
+
+@dataclass(frozen=True, slots=True)
+class Layout:
+    """Keys under one prefix."""
+
+    prefix: str
+
+    @property
+    def channel(self) -> str:
+        """Where changes are announced."""
+        return f"{self.prefix}:changes"
+
+    def record(self, name: Name) -> str:
+        """The key of a record."""
+        tenant, kind, key = name
+        return f"{self._group(tenant, kind)}:r:{quote(key, safe='')}"
+
+    def index(self, tenant: str, kind: str) -> str:
+        """The key of the index of one tenant and kind."""
+        return f"{self._group(tenant, kind)}:i"
+
+    def _group(self, tenant: str, kind: str) -> str:
+        # A hash tag ends at the first brace, an empty one counts for nothing: quoted names have no braces.
+        return f"{self.prefix}:{{{quote(tenant, safe='')}/{quote(kind, safe='')}}}"
+
+
+@dataclass(frozen=True, slots=True)
+class Announcement:
+    """A change as it is published: which write of which sender, and what it changed."""
+
+    sender: str
+    number: int
+    change: Invalidation
+
+    def to_bytes(self) -> bytes:
+        """JSON."""
+        change = self.change
+        return json.dumps([self.sender, self.number, change.tenant, change.kind, change.key]).encode()
+
+    @classmethod
+    def from_bytes(cls, data: object) -> Announcement | None:
+        """None for anything else."""
+        if not isinstance(data, bytes) or len(data) > MAX_MESSAGE_BYTES:
+            return None
+        try:
+            sender, number, *name = json.loads(data)
+        except (ValueError, TypeError, RecursionError):
+            return None
+        if not isinstance(sender, str) or type(number) is not int or len(name) != 3:
+            return None
+        if not all(isinstance(part, str) for part in name):
+            return None
+        return cls(sender, number, Invalidation(*name))
