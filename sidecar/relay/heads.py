@@ -79,6 +79,8 @@ class RequestHead:
             raise BadRequest("This is no HTTP/1 request.") from None
         head.method = parser.get_method().decode("latin-1")
         head.version = parser.get_http_version()
+        if head.version not in ("1.0", "1.1"):
+            raise BadRequest("This is no HTTP/1 request.")
         if head.method == "CONNECT" or not head.path.startswith("/"):
             raise BadRequest("Only requests with a path are passed on.")
         return head
