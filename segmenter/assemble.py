@@ -4,8 +4,15 @@ from __future__ import annotations
 
 import re
 import unicodedata
+from bisect import bisect_right
+from functools import partial
 
 from segmenter import boundary
+from segmenter.boundary import Candidate
+from segmenter.items import bullet_start, item_start
+from segmenter.languages import AUTO, Language, LanguageGuess, language
+from segmenter.marks import BULLETS, CLAUSE_MARKS, END_MARKS, NO, SCRIPT_CLAUSE_MARKS, WAIT
+from segmenter.nesting import NESTING_MARKS, Nesting
 from segmenter.policy import (
     CLAUSE_MIN_WEIGHT,
     GAP_LIMIT_CHARS,
@@ -18,30 +25,12 @@ from segmenter.policy import (
 )
 from segmenter.segment import Segment, SegmentKind
 
-_CLOSES = {
-    "(": ")",
-    "[": "]",
-    "{": "}",
-    "（": "）",
-    "【": "】",
-    "《": "》",
-    "〈": "〉",
-    "「": "」",
-    "『": "』",
-    "“": "”",
-    "„": "“",
-    "«": "»",
-    "»": "«",
-    "‹": "›",
-    "›": "‹",
-    '"': '"',
-}
-_CLOSERS = frozenset(_CLOSES.values())
-_ONLY_OPENS_A_WORD = frozenset('"»›')
-_STACK_LIMIT = 16
-_SENTENCE_MARKS = frozenset(boundary.END_MARKS)
-_CLAUSE_MARKS = frozenset(boundary.CLAUSE_MARKS + boundary.SCRIPT_CLAUSE_MARKS + "、")
-_SCAN = re.compile("[" + re.escape("".join({*_CLOSES, *_CLOSERS, *_SENTENCE_MARKS, *_CLAUSE_MARKS, "”"})) + "]")
+_SENTENCE_MARKS = frozenset(END_MARKS)
+_CLAUSE_MARKS = frozenset(CLAUSE_MARKS + SCRIPT_CLAUSE_MARKS + "、")
+_SCAN = re.compile("[" + re.escape("".join(sorted({*NESTING_MARKS, *_SENTENCE_MARKS, *_CLAUSE_MARKS, *BULLETS}))) + "]")
+_LAST_LETTERS = re.compile(r"[^\W\d_]+\Z")
+_GUESS_CHARS = 120
+_GUESS_STEP_CHARS = 24
 _HEADING_TAIL = re.compile(r"\s#+$")
 
 
@@ -58,7 +47,12 @@ class Assembler:
         self._ends: list[int] = []
         self._said_end = 0
         self._scanned = 0
-        self._open: list[tuple[str, int]] = []
+        self._nesting = Nesting()
+        self._names: set[int] = set()
+        self._guess = LanguageGuess() if options.language == AUTO else None
+        self._language = language(options.language)
+        self._guessed: tuple[int, Language] | None = None
+        self._listing = False
         self._clause_at = 0
         self._start = 0
         self._silent_end = 0
@@ -116,6 +110,11 @@ class Assembler:
         """Whether a new word would begin here."""
         return not self._clean or self._clean[-1] == " "
 
+    def last_letters(self) -> str:
+        """The letters at the very end, at most 24."""
+        found = _LAST_LETTERS.search(self._clean, max(0, len(self._clean) - 24))
+        return found[0] if found else ""
+
     def drop_blank(self) -> None:
         """Take the last blank back: it stood before something that is not spoken."""
         if self._clean.endswith(" "):
@@ -154,9 +153,22 @@ class Assembler:
             self._decide(final=True)
         if self._clean:
             self._emit(len(self._clean), at, level, clause=False)
-        self._forget_nesting()
+        self._forget_sentence()
         self._in_sentence = False
+        self._listing = False
         self.last_char = ""
+
+    def code_span(self) -> None:
+        """A code span begins: what follows may begin a sentence although it has no capital."""
+        if self.ends_with_blank:
+            self._names.add(len(self._clean))
+
+    def silence_line(self, begin: int, end: int) -> None:
+        """What was said since the raw position ``begin``, up to ``end``, was the head of a table."""
+        self._cut_back(bisect_right(self._ends, begin))
+        if self._clean:
+            self.line_break(begin, Break.LINE)
+        self.silent(end, SegmentKind.SILENT)
 
     def block(self, kind: SegmentKind) -> None:
         """What the following text is."""
@@ -175,7 +187,8 @@ class Assembler:
     def _cut_back(self, keep: int) -> None:
         self._clean = self._clean[:keep]
         del self._ends[keep:]
-        self._open = [entry for entry in self._open if entry[1] < keep]
+        self._nesting.cut_back(keep)
+        self._names = {position for position in self._names if position < keep}
         self._scanned = min(self._scanned, keep)
         self._clause_at = min(self._clause_at, keep)
 
@@ -193,8 +206,8 @@ class Assembler:
         at, text = self._scanned, self._clean.rstrip(" ")
         if self._options.granularity == "none" or at >= len(text) or text[at] not in _SENTENCE_MARKS:
             return
-        cut = boundary.sentence_end(text, at, self._expects(at), final=True, chatty=False)
-        if cut == len(text) and boundary.is_safe_end(text, at, text[at:]):
+        cut = boundary.sentence_end(self._candidate(at, final=True, chatty=False))
+        if cut >= len(text) and boundary.is_safe_end(text, at, text[at:], self._speaks(at)):
             self._emit(cut, self._raw_cut(cut), Break.NONE, clause=False)
 
     def fragment(self) -> None:
@@ -224,41 +237,61 @@ class Assembler:
                 continue
             at = mark.start()
             cut = self._judge(mark[0], at, final=final)
-            if cut == boundary.WAIT:
+            if cut == WAIT:
                 self._scanned = at
                 return
             if cut > limit:
                 self._cut_by_length(limit)
             elif cut > 0:
-                clause = mark[0] in _CLAUSE_MARKS
+                clause = mark[0] in _CLAUSE_MARKS and not boundary.is_script_end(self._clean, at)
                 if cut == len(self._clean) and final:
                     return
                 self._emit(cut, self._raw_cut(cut), Break.NONE, clause=clause)
 
     def _judge(self, mark: str, at: int, *, final: bool) -> int:
-        if mark in _SENTENCE_MARKS:
-            cut = boundary.sentence_end(self._clean, at, self._expects(at), final=final, chatty=self._is_chatty())
-            if cut > 0 and self._options.granularity == "none":
-                self._clause_at, cut = cut, boundary.NO
-            if cut == boundary.NO:
-                self._scanned = at + 1
+        """Whether to cut at the mark: a position in the clean text, ``NO`` or ``WAIT``."""
+        if mark in ".)" and not self._nesting.expects(at, NESTED_LIMIT_CHARS).strip(mark):
+            item = item_start(self._clean, at, partial(self._speaks, at), final=final)
+            if item != NO:
+                return item
+        if mark in _SENTENCE_MARKS or (mark in ":;" and boundary.is_script_end(self._clean, at)):
+            return self._judge_sentence(at, final=final)
+        if mark in BULLETS:
+            self._scanned = at + 1
+            cut = bullet_start(self._clean, at, listing=self._listing or self._block is SegmentKind.LIST_ITEM)
+            self._listing = self._listing or cut > 0
             return cut
         if mark not in _CLAUSE_MARKS:
-            self._nest(mark, at)
+            self._nesting.see(self._clean, at)
             self._scanned = at + 1
-            return boundary.NO
-        expected = self._expects(at, closing=True)
-        if not expected:
+            return NO
+        return self._judge_clause(at, final=final)
+
+    def _candidate(self, at: int, *, final: bool, chatty: bool) -> Candidate:
+        return Candidate(
+            self._clean, at, self._expects(at), partial(self._speaks, at), self._names, final=final, chatty=chatty
+        )
+
+    def _judge_sentence(self, at: int, *, final: bool) -> int:
+        cut = boundary.sentence_end(self._candidate(at, final=final, chatty=self._is_chatty()))
+        if cut > 0 and self._options.granularity == "none":
+            self._clause_at, cut = cut, NO
+        if cut == NO:
+            self._scanned = boundary.run_end(self._clean, at)
+        return cut
+
+    def _judge_clause(self, at: int, *, final: bool) -> int:
+        if not self._expects(at, closing=True):
             cut = boundary.clause_end(self._clean, at, final=final)
         else:
-            cut = boundary.NO if final or not self._closes_to_the_end(at) else boundary.WAIT
-        if cut == boundary.WAIT:
+            cut = NO if final or not self._nesting.closes_to_the_end(self._clean[at + 1 :]) else WAIT
+        if cut == WAIT:
             return cut
         self._scanned = at + 1
         if cut > 0:
             self._clause_at = cut
             if not self._cuts_clauses() or clause_weight(self._clean[:cut]) < CLAUSE_MIN_WEIGHT:
-                return boundary.NO
+                return NO
         return cut
 
     def _cuts_clauses(self) -> bool:
@@ -286,27 +319,9 @@ class Assembler:
         blank = cut < len(self._clean) and self._clean[cut] == " "
         return self._ends[cut if blank else cut - 1]
 
-    # ------------------------------------------------------------ nesting
-    def _nest(self, mark: str, at: int) -> None:
-        for depth in range(len(self._open) - 1, -1, -1):
-            if self._open[depth][0] == mark or (self._open[depth][0] == "“" and mark == "”"):
-                del self._open[depth:]
-                return
-        before = self._clean[at - 1] if at else " "
-        if mark in _ONLY_OPENS_A_WORD and not (before.isspace() or before in "([{（「『—–-:：，。！？"):
-            return
-        if mark == "(" and before in ":;-":
-            return
-        closing = _CLOSES.get(mark)
-        if closing is not None and len(self._open) < _STACK_LIMIT:
-            self._open.append((closing, at))
-
     def _expects(self, at: int, *, closing: bool = False) -> str:
         """Closing marks of what is open at ``at``; with ``closing``, less those that directly follow."""
-        if not self._open:
-            return ""
-        self._open = [entry for entry in self._open if at - entry[1] <= NESTED_LIMIT_CHARS]
-        expected = "".join(entry[0] for entry in self._open)
+        expected = self._nesting.expects(at, NESTED_LIMIT_CHARS)
         if closing:
             position = at + 1
             while expected and self._clean[position : position + 1] == expected[-1]:
@@ -314,14 +329,21 @@ class Assembler:
                 position += 1
         return expected
 
-    def _forget_nesting(self) -> None:
-        self._open.clear()
+    def _forget_sentence(self) -> None:
+        self._nesting.clear()
         self._scanned = 0
         self._clause_at = 0
+        self._guessed = None
 
-    def _closes_to_the_end(self, at: int) -> bool:
-        """Whether only closing marks follow ``at`` so far, so that more of them may come."""
-        return not self._clean[at + 1 :].strip("".join(entry[0] for entry in self._open))
+    def _speaks(self, at: int) -> Language:
+        """The language of the sentence, told from what came before ``at``."""
+        if self._guess is None:
+            return self._language
+        seen = at - at % _GUESS_STEP_CHARS
+        if self._guessed is None or self._guessed[0] != seen:
+            code = self._guess.code(self._clean[max(0, seen - _GUESS_CHARS) : seen])
+            self._guessed = seen, language(code)
+        return self._guessed[1]
 
     # ------------------------------------------------------------ segments
     def _emit(self, cut: int, raw_end: int, level: Break, *, clause: bool) -> None:
@@ -335,10 +357,14 @@ class Assembler:
             spoken = _HEADING_TAIL.sub("", spoken)
         if not spoken:
             kind = SegmentKind.SILENT
+        spoken = spoken.lstrip(BULLETS + " ")
+        if self._guess is not None and spoken:
+            self._guess.note(spoken[:_GUESS_CHARS])
         rest = cut + (self._clean[cut : cut + 1] == " ")
+        self._names = {position - rest for position in self._names if position >= rest}
         self._clean = self._clean[rest:]
         del self._ends[:rest]
-        self._forget_nesting()
+        self._forget_sentence()
         self._in_sentence = clause
         self._first_spoken = self._first_spoken or bool(spoken)
         self._push(raw_end, spoken, kind, pause_ms(SegmentKind.CLAUSE if clause else kind, level, spoken))

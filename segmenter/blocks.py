@@ -14,13 +14,16 @@ _RULE = re.compile(r"([*_-])(?:[ \t]*+\1){2,}+[ \t\r]*+(?=\n|\Z)|={3,}+[ \t\r]*+
 _RULE_BEGUN = re.compile(r"(?:([*_-])(?:[ \t]*+\1)*+|=++)[ \t\r]*+\Z")
 _FENCE = re.compile(r"(`{3,20}|~{3,20})([^\n]*)")
 _HEADING = re.compile(r"#{1,6}(?=[ \t])")
-_BULLET = re.compile(r"[-*+•·–—◦▪‣・][ \t]+(?=\S)|[•◦▪‣・](?=\S)")
-_BULLET_BEGUN = re.compile(r"[-*+•·–—◦▪‣・][ \t]*\Z")
+_BULLET = re.compile(r"[-*+•·–—◦▪‣●⁃・][ \t]+(?=\S)|[•◦▪‣●⁃・](?=\S)")
+_BULLET_BEGUN = re.compile(r"[-*+•·–—◦▪‣●⁃・][ \t]*\Z")
 _TASK = re.compile(r"\[[ xX]\][ \t]+")
-_NUMBER = re.compile(r"\d{1,3}[.)](?=[ \t])")
+_NUMBER = re.compile(r"(?:\d{1,3}(?:\.\d{1,2}){0,3}[.)]|\d{1,3}\.\))(?=[ \t])|\d{1,2}、|\d\ufe0f?\u20e3")
+_NUMBER_BEGUN = r"\d{1,3}(?:\.\d{0,2}){0,3}[.)]{0,2}\Z|\d\ufe0f?\Z"
+_LETTER = re.compile(r"(?:[a-z]|i{2,3}|iv|vi{1,3}|ix)[.)](?=[ \t])|\((?:[a-z]|[ivx]{1,4}|\d{1,2})\)(?=[ \t])")
+_LETTER_BEGUN = r"(?:[a-z]|i{2,3}|iv|vi{1,3}|ix)[.)]?\Z|\((?:(?:[a-z]|[ivx]{1,4}|\d{1,2})\)?)?\Z"
 _NOTE = re.compile(r"\[\^[^\]\s]{1,30}\]:|\[[^\]\n^]{1,60}\]:[ \t]*<?(?:https?:|/|#|www\.)")
 _NOTE_BEGUN = re.compile(r"\[(?:\^?[^\]\n]{0,60}(?:\](?::[ \t]*<?(?:h(?:t(?:t(?:p(?:s)?)?)?)?|w(?:w(?:w)?)?)?)?)?)?\Z")
-_DELIMITER = re.compile(r":?-{2,}+:?[ \t]*+(?:\|[ \t]*+:?-{2,}+:?[ \t]*+)++\|?[ \t\r]*+(?=\n|\Z)")
+_DELIMITER = re.compile(r":?-{1,}+:?[ \t]*+(?:\|[ \t]*+:?-{1,}+:?[ \t]*+)++\|?[ \t\r]*+(?=\n|\Z)")
 _DELIMITER_BEGUN = re.compile(r"[:| \t\r-]*+\Z")
 _INDENT = re.compile(rf"[ \t\r\u00a0]{{0,{_INDENT_LIMIT_CHARS}}}")
 _WRAPS = re.compile(r"[*_\"'“‘„«(\[`~]{0,4}")
@@ -78,10 +81,12 @@ def line_start(text: str, at: int, *, nested: bool, may_be_code: bool, final: bo
         return _fence(text, begin, final=final)
     if char == "#":
         return _simple(text, begin, _HEADING, Line.HEADING, r"#{1,6}\Z", final=final)
-    if char in "*_-=:•·–—+◦▪‣・":
+    if char in "*_-=:•·–—+◦▪‣●⁃・":
         return _rule_or_bullet(text, begin, final=final)
     if char.isdigit():
-        return _simple(text, begin, _NUMBER, Line.NUMBER, r"\d{1,3}[.)]?\Z", final=final)
+        return _simple(text, begin, _NUMBER, Line.NUMBER, _NUMBER_BEGUN, final=final)
+    if char == "(" or "a" <= char <= "z":
+        return _simple(text, begin, _LETTER, Line.NUMBER, _LETTER_BEGUN, final=final)
     if char == "[":
         note = _NOTE.match(text, begin)
         if note:
@@ -93,6 +98,15 @@ def line_start(text: str, at: int, *, nested: bool, may_be_code: bool, final: bo
             if task:
                 return LineStart(Line.TEXT, task.end())
     return _plain(text, begin, final=final)
+
+
+_CJK_GOES_ON = frozenset("，、：のをにへとがはもでや的和与在是把被了")
+_WIDE = re.compile(r"[\u3040-\u30ff\u3400-\u9fff]")
+
+
+def wraps_wide(last: str, char: str) -> bool:
+    """Whether a line that begins with ``char`` carries on one that ends in ``last``, in Chinese or Japanese."""
+    return last in _CJK_GOES_ON and last != "：" and bool(_WIDE.match(char))
 
 
 def may_wrap(char: str) -> bool:

@@ -27,8 +27,8 @@ _LENTICULAR = re.compile(r"【\d{1,3}(?:[†:][^】\n]*)?】")
 _LENTICULAR_BEGUN = re.compile(r"【(?:\d{1,3}(?:[†:][^】\n]*)?)?\Z")
 
 
-def square(text: str, at: int, before: str, *, final: bool) -> Step | None:
-    """At "[": a link's text, a footnote mark, a citation, or brackets to be kept."""
+def square(text: str, at: int, before: str, word: str, *, final: bool) -> Step | None:
+    """At "[": a link's text, a footnote mark, a citation, or brackets to be kept. ``word``: the letters before it."""
     plain = Step(Act.SAY, at + 1, "[")
     limit = min(len(text), at + LINK_LIMIT_CHARS)
     closing = _closing_bracket(text, at, limit)
@@ -42,6 +42,10 @@ def square(text: str, at: int, before: str, *, final: bool) -> Step | None:
                 return Step(Act.DROP, closing + 1)
     elif _FOOTNOTE.fullmatch(inner):
         return Step(Act.DROP, closing + 1)
+    elif closing + 1 == len(text) and not final and _NUMERIC.fullmatch(inner):
+        return None
+    elif _NUMERIC.fullmatch(inner) and _is_note(text, at, closing, word):
+        return Step(Act.DROP, closing + 1)
     if closing + 1 == len(text):
         return plain if final else None
     if text[closing + 1] == "(":
@@ -50,6 +54,13 @@ def square(text: str, at: int, before: str, *, final: bool) -> Step | None:
             return None
         return Step(Act.LINK, closing) if is_link else plain
     return plain
+
+
+def _is_note(text: str, at: int, closing: int, word: str) -> bool:
+    """Whether [3] directly behind a ``word`` is a note, not an index: it ends the sentence or clause."""
+    if closing + 1 < len(text) and text[closing + 1] not in ".,;:!?)[\n":
+        return False
+    return len(word) > 2 and text[at + 1] != "0"
 
 
 def _closing_bracket(text: str, at: int, limit: int) -> int:

@@ -41,6 +41,8 @@ class Reader(abc.ABC):
         self._in_list = False
         self._always_break = False
         self._table = False
+        self._bars = self._bars_above = False
+        self._line_base = 0
         self._dropped = False
         self._glue = False
         self._opened: dict[str, int] = {}
@@ -114,6 +116,7 @@ class Reader(abc.ABC):
     def _say(self, said: str, end: int) -> None:
         """``said`` stands for the raw text from the position to ``end``."""
         sink, start, stop = self._sink, self._base + self._at, self._base + end
+        self._bars = self._bars or "|" in said
         verbatim = len(said) == end - self._at
         self._at = end
         if self._dropped:

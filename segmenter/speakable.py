@@ -6,7 +6,7 @@ import re
 
 from segmenter import markup, tags
 from segmenter.assemble import Assembler
-from segmenter.blocks import Fence, Line, line_start, may_wrap
+from segmenter.blocks import Fence, Line, line_start, may_wrap, wraps_wide
 from segmenter.policy import Break, SegmentOptions
 from segmenter.reader import BLANKS, PIECE_CHARS, Reader
 from segmenter.segment import Segment, SegmentKind
@@ -45,6 +45,7 @@ class Cleaner(Reader):
             self._at = at + 1
             self._at_line_start = True
             self._line_level = Break.LINE
+            self._bars_above, self._bars = self._bars, False
             self._sink.skipped(self._base + self._at)
             return True
         if char.isspace():
@@ -65,7 +66,7 @@ class Cleaner(Reader):
         if char == "<":
             return tags.angle(text, at, before, final=final)
         if char == "[":
-            return markup.square(text, at, before, final=final)
+            return markup.square(text, at, before, self._sink.last_letters(), final=final)
         if char in "*_~":
             return markup.emphasis(text, at, before, self._opened, final=final)
         if char == "`":
@@ -101,6 +102,7 @@ class Cleaner(Reader):
             return
         if step.act is Act.CODE:
             self._code_ticks = step.end - self._at
+            sink.code_span()
         elif step.act is Act.LINK:
             self._links = [*self._links[-4:], end]
             step = Step(Act.LINK, self._at + 1)
@@ -131,7 +133,7 @@ class Cleaner(Reader):
             return Step(Act.SAY, at + 1, "!") if final else None
         if text[at + 1] != "[":
             return Step(Act.SAY, at + 1, "!")
-        link = markup.square(text, at + 1, "", final=final)
+        link = markup.square(text, at + 1, "", "", final=final)
         if link is None:
             return None
         return Step(Act.MARK, at + 1, opens=True) if link.act is Act.LINK else Step(Act.SAY, at + 1, "!")
@@ -173,6 +175,8 @@ class Cleaner(Reader):
             self._at = end
             return True
         self._begin_line(line)
+        self._line_base = self._base + self._at
+        self._bars_above = False
         self._after_blank = line is Line.INDENTED
         if line is Line.FENCE:
             self._fence = Fence(found.fence, found.info)
@@ -194,7 +198,9 @@ class Cleaner(Reader):
     def _break_early(self) -> None:
         """The line is not understood yet, but if it surely does not carry on the one above, that one can leave."""
         begun = self._text[self._at :].lstrip(" \t\r\u00a0")[:1]
-        if self._line_nested or not begun:
+        if self._line_nested or not begun or (self._bars_above and begun in "-:|"):
+            return
+        if wraps_wide(self._sink.last_char, begun):
             return
         if self._always_break or self._sink.last_char in _UNFINISHED or not may_wrap(begun):
             self._hard_break(self._base + self._at, self._line_level)
@@ -208,6 +214,13 @@ class Cleaner(Reader):
             if wraps and sink.last_char and sink.last_char not in _UNFINISHED and not self._code_ticks:
                 sink.blank(position)
                 return
+            if line is Line.TEXT and not self._always_break and not self._after_blank and not self._code_ticks:
+                begun = self._text[self._at :].lstrip(" \t\r\u00a0")[:1]
+                if sink.last_char and wraps_wide(sink.last_char, begun):
+                    sink.extend(position)
+                    return
+            if line is Line.TABLE and self._bars_above and self._text[self._at :].lstrip()[:1] != "|":
+                sink.silence_line(self._line_base, position)
             self._hard_break(position, self._line_level)
             self._code_ticks = 0
             self._links.clear()
