@@ -68,7 +68,7 @@ def engine_options(command: Callable[..., Any]) -> Callable[..., Any]:
 @click.option("--llm-url", metavar="URL", help="OpenAI-compatible server, such as http://127.0.0.1:8000/v1.")
 @click.option("--llm-api-key", metavar="KEY", help="Its API key (better: SIDECAR_LLM__API_KEY).")
 @click.option("--api-key", "api_keys", metavar="KEY", multiple=True, help="Key that clients must send; repeatable.")
-@click.option("--store", metavar="URL", help="local:, local:/path/file.db or memory:.")
+@click.option("--store", metavar="URL", help="local:, local:/path/file.db, memory: or redis://host.")
 @click.option("--insecure", is_flag=True, default=None, help="Listen beyond loopback without API keys.")
 @click.option("--log-level", type=click.Choice(["debug", "info", "warning", "error"]))
 @click.option("--help-config", is_flag=True, help="List every setting and exit.")

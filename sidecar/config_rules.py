@@ -18,6 +18,7 @@ MIN_KEY_CHARS = 20
 
 _NAME = re.compile(r"[!-~]{1,256}")
 _ALIAS = re.compile(r"[a-z0-9][a-z0-9_-]{0,63}")
+_PREFIX = re.compile(r"[a-z0-9][a-z0-9_.-]{0,63}")
 _HOST = re.compile(r"[A-Za-z0-9._:%-]+")
 _SCHEME = re.compile(r"[a-z][a-z0-9+.-]*:.*")
 
@@ -93,7 +94,12 @@ def _aliases(aliases: Mapping[str, str]) -> Iterator[str]:
 
 def _store(url: Secret) -> Iterator[str]:
     if not _SCHEME.fullmatch(url.reveal()):
-        yield "expected a URL such as local: or memory:"
+        yield "expected a URL such as local:, memory: or redis://127.0.0.1"
+
+
+def _prefix(prefix: str) -> Iterator[str]:
+    if not _PREFIX.fullmatch(prefix):
+        yield "expected 1 to 64 of a-z, 0-9, _, . and -"
 
 
 def _split(url: str) -> Any:
@@ -120,6 +126,7 @@ LEAF_RULES: Mapping[str, Callable[[Any], Iterator[str]]] = {
     "speech.models": _models,
     "speech.openai_models": _model_ids,
     "store.url": _store,
+    "store.prefix": _prefix,
 }
 """For some settings: yields what is wrong with a value of the right type."""
 

@@ -137,12 +137,19 @@ class EngineConfig:
 
 @dataclass(frozen=True, slots=True)
 class VoicesConfig:
-    """Names of voices."""
+    """Names of voices, and voices that users store."""
 
-    default: str | None = setting(None, "Voice of requests that name none; unset is the engine's default.")
+    default: str | None = setting(
+        None, "Voice of requests that name none, perhaps a stored one; unset is the engine's default."
+    )
     aliases: Mapping[str, str] = field(
         default_factory=_default_aliases,
         metadata={"doc": "Other names of voices; entries are merged over the 13 names of OpenAI's voices."},
+    )
+    max_stored: int = setting(1_000, "Voices that a tenant may store.", 0, 100_000)
+    fetch_recordings: bool = setting(False, "Fetch ref_audio from https addresses (public ones only).")
+    list_as: Literal["names", "objects"] = setting(
+        "names", "What `voices` holds in the list of voices: names, or objects with id and name as Open WebUI reads."
     )
 
 
@@ -198,9 +205,13 @@ class StoreConfig:
 
     url: SecretUrl = setting(  # noqa: RUF009
         SecretUrl("local:"),
-        "`local:` (a file in the user's data folder), `local:/path/file.db` or `memory:`.",
+        "`local:` (a file in the user's data folder), `local:/path/file.db`, `memory:`, or what several instances "
+        "share: `redis://[user:password@]host[:port][/database]`, also `rediss://`, `redis+sentinel://`, "
+        "`redis+cluster://` and `unix://`.",
     )
-    required: bool = setting(False, "Not ready while the store does not answer.")
+    required: bool = setting(False, "Do not start while the store does not answer.")
+    prefix: str = setting("sidecar", "Redis: what every key begins with.")
+    timeout_ms: int = setting(150, "Redis: how long a call may take before speech goes on without it.", 1, 60_000)
 
 
 @dataclass(frozen=True, slots=True)

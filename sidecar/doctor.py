@@ -102,7 +102,7 @@ async def _llm(config: Config) -> None:
 
 async def _store(config: Config) -> None:
     try:
-        store = make_store(config)
+        store = make_store(config, SystemClock(), must_answer=True)
     except ConfigError as error:
         _line(False, "store", "; ".join(error.problems))
         return

@@ -230,6 +230,12 @@ class StoreUnavailable(Fault):
     code = "store_unavailable"
 
 
+class DamagedVoice(Fault):
+    """A stored voice is not whole, or not ours; it can be deleted or made again."""
+
+    code = "voice_damaged"
+
+
 class ShuttingDown(Fault):
     """This instance is going away; another one can serve the request."""
 

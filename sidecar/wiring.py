@@ -7,7 +7,9 @@ import os
 import sys
 from pathlib import Path
 
+from adapters.audio.clips import Clips
 from adapters.audio.encode import PyAvCodec
+from adapters.audio.fetch import PublicFetcher
 from adapters.engines.builtin import BuiltinEngine, BuiltinSettings
 from adapters.engines.host import HostedEngine
 from adapters.engines.tone import ToneEngine, ToneSettings
@@ -20,8 +22,9 @@ from sidecar.faults import ConfigError
 from sidecar.gate import Gate
 from sidecar.http.service import Service
 from sidecar.memory import DialogMemory
-from sidecar.ports import AudioCodec, Clock, Engine, LanguageModel, Store
+from sidecar.ports import AudioCodec, ClipReader, Clock, Engine, LanguageModel, Store
 from sidecar.telemetry import Metrics
+from sidecar.voice_library import LibraryLimits, VoiceLibrary
 
 log = logging.getLogger(__name__)
 
@@ -30,7 +33,7 @@ def build(config: Config) -> Service:
     """The service for a configuration. Raises ``ConfigError`` for what only the parts can tell."""
     clock = SystemClock()
     engine = make_engine(config, clock)
-    store = make_store(config)
+    store = make_store(config, clock)
     return Service(
         config=config,
         engine=engine,
@@ -41,6 +44,8 @@ def build(config: Config) -> Service:
         metrics=Metrics(),
         gate=Gate([key.reveal() for key in config.auth.api_keys]),
         memory=DialogMemory(store, clock, int(config.chat.dialog_ttl_s)),
+        library=VoiceLibrary(store, clock, LibraryLimits(max_voices=config.voices.max_stored)),
+        clips=make_clips(config),
         spare_store=LocalStore(None),
     )
 
@@ -48,6 +53,11 @@ def build(config: Config) -> Service:
 def make_codec() -> AudioCodec:
     """The audio formats."""
     return PyAvCodec()
+
+
+def make_clips(config: Config) -> ClipReader:
+    """What reads recordings of voices."""
+    return Clips(fetcher=PublicFetcher() if config.voices.fetch_recordings else None)
 
 
 def make_engine(config: Config, clock: Clock) -> Engine:
@@ -137,8 +147,8 @@ def make_llm(config: Config, clock: Clock) -> LanguageModel:
     )
 
 
-def make_store(config: Config) -> Store:
-    """The store that the configuration names."""
+def make_store(config: Config, clock: Clock, *, must_answer: bool = False) -> Store:
+    """The store that the configuration names. ``must_answer``: do not start without it, whatever is configured."""
     scheme, _, rest = config.store.url.reveal().partition(":")
     if scheme == "memory":
         return LocalStore(None)
@@ -147,7 +157,27 @@ def make_store(config: Config) -> Store:
         if rest and not path.parent.is_dir():
             raise ConfigError([f"store.url: the folder of {rest} does not exist"])
         return LocalStore(path)
-    raise ConfigError([f"store.url: unknown kind of store '{scheme}' (local:, local:/path/file.db, memory:)"])
+    # Loaded here: the library takes as long as much of the rest, and most servers run without it.
+    from adapters.stores.redis_url import SCHEMES, parse_redis_url
+
+    if scheme in SCHEMES:
+        try:
+            from adapters.stores.redis_store import RedisStore
+        except ModuleNotFoundError:
+            raise ConfigError(["store.url: the package for this store is missing: pip install redis"]) from None
+        try:
+            address = parse_redis_url(config.store.url.reveal())
+        except ValueError as wrong:
+            raise ConfigError([f"store.url: {wrong}"]) from None
+        return RedisStore(
+            address,
+            clock,
+            prefix=config.store.prefix,
+            timeout_s=config.store.timeout_ms / 1_000,
+            must_answer=must_answer or config.store.required,
+        )
+    kinds = "local:, local:/path/file.db, memory:, " + ", ".join(f"{known}://" for known in SCHEMES)
+    raise ConfigError([f"store.url: unknown kind of store '{scheme}' ({kinds})"])
 
 
 def data_folder() -> Path:

@@ -8,16 +8,12 @@ by the time (Unix milliseconds by the server's clock) at which they expire.
 from __future__ import annotations
 
 import json
-import re
 from dataclasses import dataclass
 from hashlib import sha1
 from urllib.parse import quote
 
 from adapters.stores.names import Name
 from sidecar.ports import Invalidation
-
-PREFIX = re.compile(r"[a-z0-9][a-z0-9_.-]{0,63}")
-"""What a prefix may be."""
 
 MAX_MESSAGE_BYTES = 16 * 1024
 
