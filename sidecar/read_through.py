@@ -19,6 +19,9 @@ FRESH_MS = 1_000.0
 STALE_MS = 300_000.0
 """While the store is away a record is served for so long after it was last seen there."""
 
+PATIENCE_MS = 250.0
+"""A record that was seen lately is served as it was when the store takes longer to say whether it still is."""
+
 MAX_KEPT = 2_048
 """Records (and absences) kept; the one that was not asked for longest goes first."""
 
@@ -80,6 +83,10 @@ class ReadThrough(Generic[T]):
         if asking is None:
             asking = self._asking[name] = asyncio.create_task(self._ask(name, kept))
             asking.add_done_callback(_seen)
+        if kept is not None and self._clock.now_ms() - kept.seen_ms <= STALE_MS:
+            await asyncio.wait({asking}, timeout=PATIENCE_MS / 1_000)
+            if not asking.done():
+                return kept.answer()
         # Others may wait for the same answer.
         return (await asyncio.shield(asking)).answer()
 

@@ -17,18 +17,24 @@ from sidecar.core.events import ReplyAudio, ReplyEvent, SegmentEnded, SegmentSta
 from sidecar.faults import Fault, TooLarge, UnsupportedLanguage
 from sidecar.ports import SAMPLE_RATE_HZ, Clock, Engine, Utterance
 from sidecar.speech_line import Audio, LineLimits, Opened, SpeechLine
+from voices.anchor import SpeakerAnchor
 from voices.seeds import segment_seed
 
 
 @dataclass(frozen=True, slots=True)
 class Voicing:
-    """How a reply is to sound. Segment seeds are derived from the dialog seed and the reply's place in the dialog."""
+    """How a reply is to sound. Segment seeds are derived from the dialog seed and the reply's place in the dialog.
+
+    ``voice`` is one of the engine's; ``anchor`` speaks in its place. ``stored`` names the stored voice, for listeners.
+    """
 
     voice: str
     dialog_seed: int
     reply_index: int = 0
     language: str | None = None
     instructions: str = ""
+    anchor: SpeakerAnchor | None = None
+    stored: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -207,6 +213,7 @@ class Reply:
             seed=segment_seed(voicing.dialog_seed, voicing.reply_index, segment.index),
             language=voicing.language or (before.language if before is not None else None),
             instructions=voicing.instructions,
+            anchor=voicing.anchor,
         )
 
     # ------------------------------------------------------------ the reader's side
@@ -224,7 +231,8 @@ class Reply:
                     pause = np.zeros(pause_ms * SAMPLE_RATE_HZ // 1000, dtype=np.float32)
                     played += len(pause)
                     yield ReplyAudio(pause)
-                yield SegmentStarted(segment, event.utterance.seed, event.utterance.voice, event.language, played)
+                voice = self._voicing.stored or event.utterance.voice
+                yield SegmentStarted(segment, event.utterance.seed, voice, event.language, played)
             elif isinstance(event, Audio):
                 played += len(event.chunk.pcm)
                 yield ReplyAudio(event.chunk.pcm, event.ready_s)

@@ -1,14 +1,20 @@
-"""Which voice a name means: the engine's own voices and the aliases of the configuration."""
+"""Which voice a name means: the engine's own voices, and the aliases of the configuration.
+
+The engine's own voices come first, then stored voices (``sidecar.voice_choice``), then aliases.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 
 from sidecar.faults import UnknownVoice
 from sidecar.ports import EngineTraits
 
 PLACEHOLDER = "default"
 """The voice name that means 'whichever is the default'."""
+
+MAX_NAMES_TOLD = 60
+"""Names that an error message lists."""
 
 
 class VoiceBook:
@@ -20,25 +26,51 @@ class VoiceBook:
         self._own = {voice.name for voice in traits.voices}
         self._default = (default or traits.default_voice).lower()
 
-    def resolve(self, name: str | None, param: str = "voice") -> str:
-        """The engine's name for a voice; None and ``default`` mean the default voice.
+    def own(self, name: str) -> str | None:
+        """The engine's own voice of that name, or a mix of them (``a+b``, ``a:0.7+b:0.3``), which is handed on."""
+        key = name.strip().lower()
+        parts = [part.partition(":")[0].strip() for part in key.split("+")]
+        return key if all(part in self._own for part in parts) else None
 
-        A mix of the engine's voices (``a+b``, ``a:0.7+b:0.3``) is handed on as it is. Raises ``UnknownVoice``, which
-        lists the voices there are.
+    def target(self, name: str) -> str | None:
+        """What an alias or ``default`` stands for, which may be a stored voice; None for other names.
+
+        An empty string: the default of an engine without voices.
         """
-        key = (name or PLACEHOLDER).strip().lower()
-        if key not in self._own:
-            key = self._aliases.get(key, key)
+        key = name.strip().lower()
+        key = self._aliases.get(key, key) if key not in self._own else key
         if key == PLACEHOLDER:
             return self._default
-        parts = [part.partition(":")[0].strip() for part in key.split("+")]
-        if all(part in self._own for part in parts):
-            return key
-        known = f"There is no voice '{(name or '')[:64]}'. Voices: {', '.join(self.names())}."
-        raise UnknownVoice(f"{known} {self._traits.more_voices}".rstrip(), param=param)
+        return key if name.strip().lower() in self._aliases else None
+
+    def reserved(self, name: str) -> bool:
+        """True for names that no stored voice may have: the engine's own and ``default``."""
+        key = name.strip().lower()
+        return key == PLACEHOLDER or self.own(key) is not None
+
+    def resolve(self, name: str | None, param: str = "voice") -> str:
+        """The engine's name for a voice, stored ones left aside; None and ``default`` mean the default voice.
+
+        Raises ``UnknownVoice``, which lists the voices there are.
+        """
+        key = (name or PLACEHOLDER).strip().lower()
+        target = self.target(key)
+        own = self.own(key) or (self.own(target) if target else None)
+        if own is None:
+            raise self.unknown(name, (), param)
+        return own
+
+    def unknown(self, name: str | None, stored: Iterable[str], param: str) -> UnknownVoice:
+        """The fault for a name that means nothing."""
+        names = sorted({*self.names(), *stored})
+        told = ", ".join(names[:MAX_NAMES_TOLD]) + (", ..." if len(names) > MAX_NAMES_TOLD else "")
+        known = f"There is no voice '{(name or PLACEHOLDER)[:64]}'. Voices: {told}."
+        if not self._own:
+            known += " This engine has no voices of its own: name a stored one, or send ref_audio or speaker_embedding."
+        return UnknownVoice(f"{known} {self._traits.more_voices}".rstrip(), param=param)
 
     def names(self) -> list[str]:
-        """Every name that ``resolve`` takes, sorted, with ``default``."""
+        """Every name that is taken without stored voices, sorted, with ``default``."""
         return sorted({PLACEHOLDER, *self._own, *self._aliases})
 
     def describe(self) -> list[dict[str, str]]:
@@ -46,6 +78,6 @@ class VoiceBook:
         described = {voice.name: voice.description or voice.name for voice in self._traits.voices}
         entries = []
         for name in self.names():
-            voice = self.resolve(name)
+            voice = name if name in self._own else self.target(name) or "none"
             entries.append({"id": name, "name": described.get(name, f"{name}: {voice}")})
         return entries

@@ -86,7 +86,7 @@ async def _warm_up(service: Service) -> None:
         service.not_ready_reason = "warming up"
         try:
             traits = service.engine.traits
-            voice = service.voices.resolve(None)
+            voice = service.voices.own(service.config.voices.default or "") or traits.default_voice
             language = "en" if "en" in traits.languages else None
             speaking = await service.engine.open(
                 Utterance(WARM_UP_TEXT, voice, seed=0, language=language, max_frames=WARM_UP_FRAMES)

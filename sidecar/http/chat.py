@@ -38,6 +38,7 @@ from sidecar.http.wire import (
 from sidecar.memory import new_audio_id
 from sidecar.ports import FRAME_SAMPLES, SAMPLE_RATE_HZ, ChatOpened, ChatStream, Pcm
 from sidecar.reply import Reply, Voicing
+from sidecar.voice_choice import ChosenVoice
 from voices.seeds import new_dialog_seed
 
 log = logging.getLogger(__name__)
@@ -67,15 +68,18 @@ async def _answer(service: Service, caller: Caller, raw: bytes, headers: Mapping
     body = parse_object(raw)
     headers = {**headers, "x-request-id": named}
     references = audio_references(body.get("messages"))
-    wish = audio_wish(body, service.voices) if wants_audio(body) else None
+    wish = audio_wish(body) if wants_audio(body) else None
+    chosen = None
+    if wish is not None:
+        chosen = await service.chooser.named(caller.tenant, wish.voice, param="audio.voice")
     turns = await _recalled(service, caller, references)
     messages = resolved_messages(body["messages"], references, turns) if references else None
-    if wish is None:
+    if wish is None or chosen is None:
         if messages is not None:
             raw = to_json({**body, "messages": messages})
         answer = await service.llm.forward("/chat/completions", raw, headers)
         return await passed_through(service, answer, named)
-    voicing = _voicing(wish, continued(references, turns))
+    voicing = _voicing(wish, chosen, continued(references, turns))
     stack = AsyncExitStack()
     try:
         await stack.enter_async_context(service.place(caller, wish.n))
@@ -103,13 +107,15 @@ async def _recalled(service: Service, caller: Caller, references: list[AudioRefe
         return {}
 
 
-def _voicing(wish: AudioWish, dialog: tuple[int, int] | None) -> Voicing:
-    seed, reply_index = dialog or (new_dialog_seed(), 0)
+def _voicing(wish: AudioWish, chosen: ChosenVoice, dialog: tuple[int, int] | None) -> Voicing:
+    seed, reply_index = dialog or (new_dialog_seed() if chosen.seed is None else chosen.seed, 0)
     return Voicing(
-        voice=wish.voice,
+        voice=chosen.voice,
+        anchor=chosen.anchor,
+        stored=chosen.stored,
         dialog_seed=wish.seed if wish.seed is not None else seed,
         reply_index=reply_index,
-        language=iso_language(wish.language),
+        language=iso_language(wish.language) or chosen.language or None,
         instructions=wish.instructions,
     )
 

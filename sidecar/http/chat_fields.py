@@ -7,7 +7,6 @@ from dataclasses import dataclass
 from typing import Any
 
 from sidecar.faults import BadRequest, UnsupportedFormat
-from sidecar.voicebook import VoiceBook
 
 FORMATS = ("wav", "mp3", "flac", "opus", "pcm16", "aac")
 STREAM_FORMAT = "pcm16"
@@ -16,7 +15,7 @@ MAX_CHOICES = 8
 
 @dataclass(frozen=True, slots=True)
 class AudioWish:
-    """The audio a client asked for. ``format`` is the codec's name (``pcm`` for pcm16)."""
+    """The audio a client asked for. ``voice`` is the name it gave, ``format`` the codec's (``pcm`` for pcm16)."""
 
     voice: str
     format: str
@@ -35,7 +34,7 @@ def wants_audio(body: Mapping[str, Any]) -> bool:
     return isinstance(modalities, list) and "audio" in modalities
 
 
-def audio_wish(body: Mapping[str, Any], voices: VoiceBook) -> AudioWish:
+def audio_wish(body: Mapping[str, Any]) -> AudioWish:
     """The checked wish. Raises ``BadRequest`` and its kinds, naming the field."""
     audio = body.get("audio")
     if not isinstance(audio, Mapping):
@@ -57,7 +56,7 @@ def audio_wish(body: Mapping[str, Any], voices: VoiceBook) -> AudioWish:
     if seed is not None and (not isinstance(seed, int) or isinstance(seed, bool) or not 0 <= seed < 2**63):
         raise BadRequest("'audio.seed' must be a whole number from 0 to 2^63 - 1.", param="audio.seed")
     return AudioWish(
-        voice=_voice(audio, voices),
+        voice=_voice(audio),
         format=_format(audio, stream),
         stream=stream,
         n=n,
@@ -69,12 +68,12 @@ def audio_wish(body: Mapping[str, Any], voices: VoiceBook) -> AudioWish:
     )
 
 
-def _voice(audio: Mapping[str, Any], voices: VoiceBook) -> str:
+def _voice(audio: Mapping[str, Any]) -> str:
     voice = audio.get("voice")
     name = voice.get("id") if isinstance(voice, Mapping) else voice
     if not isinstance(name, str) or not name:
         raise BadRequest("'audio.voice' is required: a voice name or an object with an 'id'.", param="audio.voice")
-    return voices.resolve(name, param="audio.voice")
+    return name
 
 
 def _format(audio: Mapping[str, Any], stream: bool) -> str:

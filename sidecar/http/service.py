@@ -29,11 +29,13 @@ from sidecar.faults import (
 from sidecar.gate import Caller, Gate
 from sidecar.http.speech_fields import SpeechRules
 from sidecar.memory import DialogMemory
-from sidecar.ports import AudioCodec, Clock, Engine, LanguageModel, Store
+from sidecar.ports import AudioCodec, ClipReader, Clock, Engine, LanguageModel, Store
 from sidecar.reply import ReplyLimits
 from sidecar.speech_line import LineLimits
 from sidecar.telemetry import Metrics
-from sidecar.voicebook import VoiceBook
+from sidecar.voice_choice import VoiceChooser
+from sidecar.voice_library import VoiceLibrary
+from sidecar.voicebook import PLACEHOLDER, VoiceBook
 
 log = logging.getLogger(__name__)
 
@@ -51,6 +53,8 @@ class Service:
     metrics: Metrics
     gate: Gate
     memory: DialogMemory
+    library: VoiceLibrary
+    clips: ClipReader
     spare_store: Store
     ready: asyncio.Event = field(default_factory=asyncio.Event)
     warmed: asyncio.Event = field(default_factory=asyncio.Event)
@@ -74,7 +78,13 @@ class Service:
     def rules(self) -> SpeechRules:
         """What a speech request may ask of this engine."""
         speech = self.config.speech
-        return SpeechRules(self.engine.traits, self.voices, speech.max_input_chars, speech.max_instructions_chars)
+        return SpeechRules(self.engine.traits, self.chooser, speech.max_input_chars, speech.max_instructions_chars)
+
+    @cached_property
+    def chooser(self) -> VoiceChooser:
+        """Finds the voice of a request: the engine's, a stored one, or one of its own."""
+        engine_id = f"{self.engine.traits.name} {self.engine.traits.clone_widths} {self.config.engine.checkpoint}"
+        return VoiceChooser(self.engine, self.library, self.clips, lambda: self.voices, engine_id)
 
     async def start(self) -> None:
         """Open the store, load the engine, check the voices that are named. Once. Raises ``ConfigError``."""
@@ -82,6 +92,7 @@ class Service:
             return
         try:
             await self._start_store()
+            await self.library.start()
             await self.engine.start()
             self._check_voices()
         except Fault as fault:
@@ -96,6 +107,7 @@ class Service:
         """Free everything."""
         await self.llm.close()
         await self.engine.close()
+        await self.library.close()
         await self.store.close()
 
     async def _start_store(self) -> None:
@@ -108,9 +120,10 @@ class Service:
             self.store = self.spare_store
             self.memory.use(self.store)
             await self.store.start()
+            await self.library.use(self.store)
 
     def _check_voices(self) -> None:
-        """Every voice that the configuration names must exist."""
+        """Every voice that the configuration names must exist, or may be stored where the engine takes such voices."""
         voices = self.config.voices
         named = {"voices.default": voices.default} | {f"voices.aliases.{k}": v for k, v in voices.aliases.items()}
         problems = []
@@ -118,7 +131,10 @@ class Service:
             try:
                 self.voices.resolve(name)
             except UnknownVoice as fault:
-                problems.append(f"{key}: {fault.message}")
+                if not self.engine.traits.clone_widths:
+                    problems.append(f"{key}: {fault.message}")
+                elif name is not None and name != PLACEHOLDER:
+                    log.info("%s is not one of the engine's voices; it is looked for among the stored ones", key)
         if problems:
             raise ConfigError(problems)
 

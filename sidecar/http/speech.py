@@ -16,6 +16,7 @@ from msgspec import UNSET
 
 from segmenter import speakable
 from sidecar.faults import BadRequest, EngineFault, Fault, UnknownModel
+from sidecar.gate import Caller
 from sidecar.http.service import Injected, Service
 from sidecar.http.speech_fields import SAMPLE_RATES_HZ, SpeechBody, convert_body
 from sidecar.http.wire import (
@@ -62,7 +63,7 @@ async def speech(request: Request[Any, Any, Any], service: Injected) -> ASGIApp:
             # Known before the other fields are looked at: their errors are OpenAI's too.
             render = openai_error
         fields = convert_body(members, prefix="" if render is openai_error else "body")
-        asked = checked(fields, service)
+        asked = await unless_gone(request, checked(fields, service, caller))
         stack = AsyncExitStack()
         try:
             await stack.enter_async_context(service.place(caller, 1))
@@ -79,8 +80,8 @@ async def speech(request: Request[Any, Any, Any], service: Injected) -> ASGIApp:
         return fault_response(fault, render).to_asgi_response(app=None, request=request)
 
 
-def checked(fields: SpeechBody, service: Service) -> SpeechRequest:
-    """The request behind the fields. Raises ``UnknownModel`` and ``BadRequest``."""
+async def checked(fields: SpeechBody, service: Service, caller: Caller) -> SpeechRequest:
+    """The request behind the fields, with its voice. Raises ``UnknownModel``, ``BadRequest``, ``StoreUnavailable``."""
     speech = service.config.speech
     openai = fields.model in speech.openai_models
     if fields.model and not openai and fields.model not in speech.models:
@@ -100,7 +101,10 @@ def checked(fields: SpeechBody, service: Service) -> SpeechRequest:
     text = fields.input
     if speech.clean_text if fields.clean_text is None else fields.clean_text:
         text = speakable(text) or text
-    utterance = service.rules.utterance(fields, text, fields.ref_audio, fields.max_new_tokens)
+    rules = service.rules
+    rules.check(fields, text, fields.ref_audio, fields.max_new_tokens)
+    chosen = await rules.choose(fields, fields.ref_audio, caller.tenant)
+    utterance = rules.utterance(fields, text, chosen, fields.max_new_tokens)
     if fields.word_timestamps:
         raise BadRequest("word_timestamps needs an aligner, and none is loaded.", param="word_timestamps")
     return SpeechRequest(utterance, format, fields.sample_rate or SAMPLE_RATE_HZ, speed, delivery, openai)

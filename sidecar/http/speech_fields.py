@@ -5,26 +5,29 @@ Contract: vLLM-Omni 0.30's Qwen3-TTS endpoints; OpenAI's own rules apply where t
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Annotated, Any, Literal
 
 import msgspec
+import numpy as np
 from msgspec import UNSET, Meta, UnsetType
 
 from sidecar.faults import BadRequest, UnsupportedByEngine, UnsupportedLanguage
 from sidecar.http.wire import field_fault
 from sidecar.ports import EngineTraits, Utterance
-from sidecar.voicebook import VoiceBook
-from voices.seeds import new_dialog_seed
+from sidecar.voice_choice import ChosenVoice, VoiceChooser
+from voices.anchor import SpeakerAnchor
+from voices.seeds import new_dialog_seed, segment_seed
 
 MAX_FRAMES = 4_096
 SAMPLE_RATES_HZ = (8_000, 24_000)
 MAX_EMBEDDING = 8_192
+LARGEST_VALUE = 1e30  # of an embedding's: float32 holds it with room to compute
 
 TaskType = Literal["CustomVoice", "VoiceDesign", "Base"]
 Format = Literal["wav", "pcm", "flac", "mp3", "opus", "aac"]
+RefAudio = str | list[str] | None
 Int64 = Annotated[int, Meta(ge=-(2**63), le=2**63 - 1)]
 Speed = Annotated[float, Meta(ge=0.25, le=4.0)]
 
@@ -82,7 +85,7 @@ class SpeechBody(SpokenFields, kw_only=True):
     sample_rate: Annotated[int, Meta(gt=0)] | None = None
     stream: bool = False
     stream_format: Literal["sse", "audio"] | None = None
-    ref_audio: str | list[str] | None = None
+    ref_audio: RefAudio = None
     max_new_tokens: Annotated[int, Meta(ge=1, le=MAX_FRAMES)] | None = None
     extra_params: dict[str, Any] | None = None
     clean_text: bool | None = None
@@ -133,64 +136,97 @@ def convert_config(value: Mapping[str, Any]) -> SessionConfig:
 
 @dataclass(frozen=True, slots=True)
 class SpeechRules:
-    """What this server allows a speech request."""
+    """What this server allows a speech request. First ``check``, then ``choose``, then ``utterance``."""
 
     traits: EngineTraits
-    voices: VoiceBook
+    chooser: VoiceChooser
     max_input_chars: int
     max_instructions_chars: int
 
-    def utterance(
-        self, fields: SpokenFields, text: str, ref_audio: str | list[str] | None, max_frames: int | None
-    ) -> Utterance:
-        """The utterance for one unit of text. Raises ``BadRequest`` and its kinds for whatever cannot be done."""
-        self.check_task(fields, ref_audio)
+    def check(self, fields: SpokenFields, text: str, ref_audio: RefAudio, max_frames: int | None) -> None:
+        """All that can be told without knowing the voice. Raises ``BadRequest`` and its kinds."""
+        self._check_task(fields, ref_audio)
         if not text.strip():
             raise BadRequest("Input text cannot be empty.", param="input")
         if len(text) > self.max_input_chars:
             raise BadRequest(f"The input is longer than {self.max_input_chars} characters.", param="input")
         if max_frames is not None and max_frames > MAX_FRAMES:
             raise BadRequest(f"max_new_tokens is at most {MAX_FRAMES}.", param="max_new_tokens")
-        instructions = fields.instructions or ""
-        if len(instructions) > self.max_instructions_chars:
+        if len(fields.instructions or "") > self.max_instructions_chars:
             raise BadRequest(
                 f"instructions are longer than {self.max_instructions_chars} characters.", param="instructions"
             )
-        language = iso_language(fields.language)
-        embedding = _flat(fields.speaker_embedding) if fields.speaker_embedding is not None else None
+        iso_language(fields.language)
+
+    async def choose(self, fields: SpokenFields, ref_audio: RefAudio, tenant: str) -> ChosenVoice:
+        """The voice of a checked request: its vector, its recording, or the one it names, in this order.
+
+        Raises what ``VoiceChooser`` raises, ``BadRequest`` where the fields do not go with the voice.
+        """
+        if fields.speaker_embedding is not None:
+            return ChosenVoice("", vector_anchor(fields.speaker_embedding, self.traits.clone_widths))
+        vector_only = bool(fields.x_vector_only_mode)
+        if ref_audio is not None:
+            source = ref_audio[0] if isinstance(ref_audio, list) else ref_audio
+            return await self.chooser.recorded(tenant, source, None if vector_only else fields.ref_text)
+        chosen = await self.chooser.named(tenant, fields.voice_name, vector_only=vector_only, said=fields.ref_text)
+        if chosen.anchor is None:
+            if fields.ref_text is not None:
+                raise BadRequest("ref_text needs ref_audio or a stored voice.", param="ref_audio")
+            if fields.x_vector_only_mode is not None:
+                raise BadRequest("x_vector_only_mode needs task_type 'Base'.", param="x_vector_only_mode")
+            if fields.task_type == "Base":
+                raise BadRequest(
+                    "task_type 'Base' needs ref_audio, a speaker_embedding or a stored voice.", param="task_type"
+                )
+        return chosen
+
+    def utterance(
+        self,
+        fields: SpokenFields,
+        text: str,
+        chosen: ChosenVoice,
+        max_frames: int | None,
+        place: tuple[int, int] = (0, 0),
+    ) -> Utterance:
+        """The utterance for one unit of a checked text, at ``place`` (reply, segment) of its dialog.
+
+        Without a seed in the request a stored voice has the one derived from its own; others get a new one.
+        """
+        seed = fields.seed
+        if seed is None:
+            seed = new_dialog_seed() if chosen.seed is None else segment_seed(chosen.seed, *place)
         return Utterance(
             text=text,
-            voice=self.voices.resolve(fields.voice_name) if embedding is None else "",
-            seed=fields.seed if fields.seed is not None else new_dialog_seed(),
-            language=language,
-            instructions=instructions,
+            voice=chosen.voice,
+            seed=seed,
+            language=iso_language(fields.language) or chosen.language or None,
+            instructions=fields.instructions or "",
             max_frames=max_frames,
             first_chunk_frames=fields.initial_codec_chunk_frames or None,
-            speaker_embedding=embedding,
+            anchor=chosen.anchor,
         )
 
-    def check_task(self, fields: SpokenFields, ref_audio: str | list[str] | None) -> None:
+    def _check_task(self, fields: SpokenFields, ref_audio: RefAudio) -> None:
         """The rules that tie cloning fields to the task type."""
         cloning = ref_audio is not None or fields.ref_text is not None or fields.speaker_embedding is not None
         own = self.traits.tasks[0]
         task = fields.task_type or ("Base" if cloning else own)
         if fields.speaker_embedding is not None:
-            _check_embedding(fields.speaker_embedding, self.traits.clone_widths)
+            vector_anchor(fields.speaker_embedding, self.traits.clone_widths)
             if ref_audio is not None:
                 raise BadRequest("speaker_embedding and ref_audio exclude each other.", param="speaker_embedding")
-        if task != "Base":
-            if cloning:
-                raise BadRequest(f"Reference fields need task_type 'Base', not '{task}'.", param="task_type")
-            if fields.x_vector_only_mode is not None:
-                raise BadRequest("x_vector_only_mode needs task_type 'Base'.", param="x_vector_only_mode")
+        if task != "Base" and cloning:
+            raise BadRequest(f"Reference fields need task_type 'Base', not '{task}'.", param="task_type")
         if task == "VoiceDesign" and not fields.instructions:
             raise BadRequest("VoiceDesign needs instructions.", param="instructions")
-        if task not in self.traits.tasks:
+        able = task in self.traits.tasks or (task == "Base" and bool(self.traits.clone_widths))
+        if not able:
             raise UnsupportedByEngine(
                 f"The engine '{self.traits.name}' does not support task_type='{task}', only {own}.", param="task_type"
             )
-        if task == "Base" and fields.speaker_embedding is None:
-            raise UnsupportedByEngine("Base needs a speaker_embedding in this version.", param="speaker_embedding")
+        if ref_audio is not None and not (fields.ref_text or "").strip() and not fields.x_vector_only_mode:
+            raise BadRequest("ref_audio needs ref_text, or x_vector_only_mode.", param="ref_text")
 
 
 def iso_language(name: str | None) -> str | None:
@@ -213,20 +249,23 @@ def _count(vector: list[Any]) -> int:
     return sum(len(x) if isinstance(x, list) else 1 for x in vector)
 
 
-def _flat(vector: list[Any]) -> tuple[float, ...]:
+def _flat(vector: list[Any]) -> list[Any]:
     """The numbers of an embedding, which may come as a list within a list."""
-    return tuple(vector[0] if len(vector) == 1 and isinstance(vector[0], list) else vector)
+    return vector[0] if len(vector) == 1 and isinstance(vector[0], list) else vector
 
 
-def _check_embedding(given: list[Any], widths: tuple[int, ...]) -> None:
-    vector = _flat(given)
+def vector_anchor(given: Any, widths: tuple[int, ...], param: str = "speaker_embedding") -> SpeakerAnchor:
+    """The anchor of an embedding as JSON has it, of one of ``widths`` (none: of any). Raises ``BadRequest``."""
+    vector = _flat(given) if isinstance(given, list) else []
     numbers = [x for x in vector if isinstance(x, int | float) and not isinstance(x, bool)]
-    if not vector or len(numbers) != len(vector) or not all(map(math.isfinite, numbers)):
-        raise BadRequest("speaker_embedding must be a list of finite numbers.", param="speaker_embedding")
+    if not vector or len(numbers) != len(vector) or not all(abs(number) < LARGEST_VALUE for number in numbers):
+        raise BadRequest(f"{param} must be a list of finite numbers.", param=param)
     if len(vector) > MAX_EMBEDDING:
-        raise BadRequest(f"speaker_embedding has more than {MAX_EMBEDDING} elements.", param="speaker_embedding")
+        raise BadRequest(f"{param} has more than {MAX_EMBEDDING} elements.", param=param)
     if widths and len(vector) not in widths:
         expected = " or ".join(map(str, widths))
-        raise BadRequest(
-            f"speaker_embedding has {len(vector)} elements; {expected} are needed.", param="speaker_embedding"
-        )
+        raise BadRequest(f"{param} has {len(vector)} elements; {expected} are needed.", param=param)
+    try:
+        return SpeakerAnchor(np.array(numbers, np.float32))
+    except ValueError as error:
+        raise BadRequest(f"{param}: {error}.", param=param) from None

@@ -17,6 +17,7 @@ from urllib.parse import urlsplit
 from litestar import WebSocket, websocket
 
 from segmenter import SegmentOptions, SegmentStream, UnitSplitter
+from sidecar.codec_wire import CodecWriter, start_event
 from sidecar.core.session import (
     Close,
     Effect,
@@ -30,12 +31,14 @@ from sidecar.core.session import (
     UnitText,
 )
 from sidecar.faults import BadRequest, Fault, Forbidden, TooBusy, UnknownModel, UnsupportedByEngine
+from sidecar.gate import Caller
 from sidecar.http.service import Injected, Service
 from sidecar.http.speech_fields import SessionConfig, convert_config
 from sidecar.http.wire import GOING_AWAY, TRANSPORT, fault_headers, openai_error, to_json
 from sidecar.ports import SAMPLE_RATE_HZ, AudioEncoder, Utterance
 from sidecar.speech_line import Audio, Done, Opened, SpeechLine
 from sidecar.telemetry import ReplyTimer
+from sidecar.voice_choice import ChosenVoice
 
 log = logging.getLogger(__name__)
 
@@ -47,20 +50,23 @@ _KEY_PROTOCOL = "openai-insecure-api-key."
 async def speech_stream(socket: WebSocket[Any, Any, Any], service: Injected) -> None:
     """One speech socket, from the handshake to the close."""
     try:
-        subprotocol = _admit(socket, service)
+        caller, subprotocol = _admit(socket, service)
     except Fault as fault:
         await _refuse(socket, fault)
         return
     service.sockets += 1
     try:
         await socket.accept(subprotocols=subprotocol)
-        await _Conversation(socket, service).run()
+        await _Conversation(socket, service, caller).run()
     finally:
         service.sockets -= 1
 
 
-def _admit(socket: WebSocket[Any, Any, Any], service: Service) -> str | None:
-    """The subprotocol to accept. Raises ``Unauthorized``, ``Forbidden`` (a page of another origin), ``TooBusy``."""
+def _admit(socket: WebSocket[Any, Any, Any], service: Service) -> tuple[Caller, str | None]:
+    """Who it is and the subprotocol to accept.
+
+    Raises ``Unauthorized``, ``Forbidden`` (a page of another origin), ``TooBusy``.
+    """
     offered = [p.strip() for p in socket.headers.get("sec-websocket-protocol", "").split(",") if p.strip()]
     key = next((p for p in offered if p.startswith(_KEY_PROTOCOL)), None)
     origin = socket.headers.get("origin")
@@ -69,10 +75,10 @@ def _admit(socket: WebSocket[Any, Any, Any], service: Service) -> str | None:
         raise Forbidden("This origin may not open a speech socket.")
     client = socket.client.host if socket.client else ""
     header = socket.headers.get("authorization") or (f"Bearer {key[len(_KEY_PROTOCOL) :]}" if key else None)
-    service.gate.authenticate(header, client, service.clock.now_ms())
+    caller = service.gate.authenticate(header, client, service.clock.now_ms())
     if service.sockets >= service.config.stream.max_sockets:
         raise TooBusy("Too many sockets are open.", retry_after_s=1.0)
-    return next((p for p in offered if p != key), None)
+    return caller, next((p for p in offered if p != key), None)
 
 
 def _same_site(origin: str, socket: WebSocket[Any, Any, Any]) -> bool:
@@ -132,8 +138,9 @@ class _SpeakableSplitter:
 class _Conversation:
     """The tasks of one socket around its state machine."""
 
-    def __init__(self, socket: WebSocket[Any, Any, Any], service: Service) -> None:
+    def __init__(self, socket: WebSocket[Any, Any, Any], service: Service, caller: Caller) -> None:
         stream = service.config.stream
+        self._caller = caller
         self._socket = socket
         self._service = service
         self._limits = SessionLimits(
@@ -151,6 +158,7 @@ class _Conversation:
         self._sending = asyncio.Lock()
         self._changed = asyncio.Event()
         self._voiced = _VoicedUnit(service)
+        self._recorded: tuple[SessionConfig, ChosenVoice] | None = None
 
     async def run(self) -> None:
         """Until the socket closes, from whichever side."""
@@ -199,7 +207,7 @@ class _Conversation:
                 self._changed.clear()
                 await self._changed.wait()
                 continue
-            await self._line.say(unit, partial(self._utterance, unit))
+            await self._line.say(unit, partial(self._utterance, unit, await self._voice(unit)))
 
     async def _play(self) -> None:
         async for event in self._line.events():
@@ -219,17 +227,22 @@ class _Conversation:
         unit, session, voiced = event.ticket, self._session, self._voiced
         effects: list[Effect] = []
         unheard = voiced.unit is not unit and event.fault is not None and session.wants(unit)
-        if unheard and not _without_bracket(unit.config):
+        if unheard and not self._without_bracket(unit.config):
             voiced.opened(unit)
             effects += session.unit_opened(unit, voiced.start_event())
         outcome = "cancelled" if event.cancelled else "failed" if event.fault is not None else "completed"
         effects += self._frame(unit, await voiced.finish(outcome))
-        done: dict[str, Any] = {"type": "audio.done", "total_bytes": voiced.bytes_sent}
+        closing, done = voiced.over()
         if event.cancelled:
             done["cancelled"] = True
         if event.fault is not None and session.wants(unit):
             self._service.answered(event.fault)
-        return effects + session.unit_done(unit, done, event.fault, self._service.clock.now_ms())
+        return effects + session.unit_done(unit, done, event.fault, self._service.clock.now_ms(), closing)
+
+    def _without_bracket(self, config: SessionConfig) -> bool:
+        """Units that fail for what the session asks of the server get an error only, no start and done."""
+        codes = config.output_mode == "codec_tokens"
+        return config.word_timestamps or (codes and not self._service.engine.traits.codes_out)
 
     def _frame(self, unit: Unit[SessionConfig], data: bytes) -> list[Effect]:
         """The frame of these bytes, unless the unit takes no more audio."""
@@ -266,16 +279,38 @@ class _Conversation:
             )
         )
 
-    def _utterance(self, unit: Unit[SessionConfig]) -> Utterance:
+    async def _voice(self, unit: Unit[SessionConfig]) -> ChosenVoice | Fault:
+        """The voice of a unit, or why it has none: to be told in the unit's turn."""
+        config, rules = unit.config, self._service.rules
+        try:
+            rules.check(config, unit.text.spoken, config.ref_audio, config.max_new_tokens)
+            if config.ref_audio is None:
+                return await rules.choose(config, None, self._caller.tenant)
+            if self._recorded is None or self._recorded[0] is not config:
+                self._recorded = config, await rules.choose(config, config.ref_audio, self._caller.tenant)
+            return self._recorded[1]
+        except Fault as fault:
+            return fault
+        except Exception as error:
+            log.error("no voice for a unit", exc_info=error)
+            return Fault("Internal error.")
+
+    def _utterance(self, unit: Unit[SessionConfig], chosen: ChosenVoice | Fault) -> Utterance:
         config = unit.config
         if not self._session.wants(unit):
             raise BadRequest("Cancelled before it was spoken.")
-        if config.output_mode == "codec_tokens":
+        codes = config.output_mode == "codec_tokens"
+        if codes and not self._service.engine.traits.codes_out:
             name = self._service.engine.traits.name
             raise UnsupportedByEngine(f"The engine '{name}' has no codec tokens.", param="output_mode")
         if config.word_timestamps:
             raise BadRequest("word_timestamps needs stream_audio, pcm and an aligner; none is loaded.")
-        asked = self._service.rules.utterance(config, unit.text.spoken, config.ref_audio, config.max_new_tokens)
+        if isinstance(chosen, Fault):
+            raise chosen
+        place = (unit.utterance_index, unit.sentence_index)
+        asked = self._service.rules.utterance(config, unit.text.spoken, chosen, config.max_new_tokens, place)
+        if codes:
+            asked = replace(asked, output="codes")
         before = self._line.last_opened
         if asked.language is None and before is not None and before.ticket.utterance_index == unit.utterance_index:
             # A short unit says too little about its language; one utterance keeps one voice.
@@ -328,6 +363,7 @@ class _VoicedUnit:
         self.bytes_sent = 0
         self._config = SessionConfig()
         self._encoder: AudioEncoder | None = None
+        self._codes: CodecWriter | None = None
         self._pieces: list[bytes] = []
         self._timer: ReplyTimer | None = None
         self._speaking = ExitStack()
@@ -342,12 +378,17 @@ class _VoicedUnit:
             "stream", self._service.clock.now_ms(), streamed=config.stream_audio
         )
         self._speaking.enter_context(self._service.metrics.active())
+        self._codes = CodecWriter() if config.output_mode == "codec_tokens" else None
+        if self._codes is not None:
+            return
         speed = 1.0 if config.speed is None else config.speed
         self._encoder = self._service.codec.start(config.response_format, streaming=config.stream_audio, speed=speed)
 
     def start_event(self) -> dict[str, Any]:
         """The event that opens the bracket."""
         config = self._config
+        if self._codes is not None:
+            return start_event(decoder_id=self._service.engine.traits.codec_id, model=config.model)
         event: dict[str, Any] = {"type": "audio.start", "format": config.response_format}
         if config.stream_audio:
             event |= {"sample_rate": SAMPLE_RATE_HZ, "channels": 1}
@@ -355,10 +396,12 @@ class _VoicedUnit:
 
     async def audio(self, event: Audio[Unit[SessionConfig]]) -> bytes:
         """The bytes to send now; none while the whole file is being collected."""
+        if self._timer is not None:
+            self._timer.audio(self._service.clock.now_ms(), event.chunk.samples)
+        if self._codes is not None:
+            return b"" if event.chunk.codes is None else self._codes.frames(event.chunk.codes)
         if self._encoder is None:
             return b""
-        if self._timer is not None:
-            self._timer.audio(self._service.clock.now_ms(), len(event.chunk.pcm))
         if self._config.response_format in ("pcm", "wav"):
             piece = self._encoder.feed(event.chunk.pcm)
         else:
@@ -375,6 +418,14 @@ class _VoicedUnit:
         self._encoder, self._pieces, self.unit = None, [], None
         return last
 
+    def over(self) -> tuple[bytes, dict[str, Any]]:
+        """The frame that must close the bracket, if any, and the event that does; after ``finish``."""
+        codes, self._codes = self._codes, None
+        if codes is None:
+            return b"", {"type": "audio.done", "total_bytes": self.bytes_sent}
+        closing = codes.end()
+        return closing, codes.done()
+
     def abandoned(self) -> None:
         """The socket is gone, perhaps in the middle of a unit."""
         self._ended("cancelled")
@@ -388,8 +439,3 @@ class _VoicedUnit:
     def _kept(self, piece: bytes) -> bytes:
         self._pieces.append(piece)
         return b""
-
-
-def _without_bracket(config: SessionConfig) -> bool:
-    """Units that fail for what the session asks of the server get an error only, no start and done."""
-    return config.word_timestamps or config.output_mode == "codec_tokens"

@@ -1,0 +1,176 @@
+"""The voices that a tenant stores, within bounds, and for a while the anchors of recordings that came with requests.
+
+Built on ``VoiceShelf``: speech never waits long for the store, and what was used lately is there while it is away.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+from dataclasses import dataclass, replace
+
+from sidecar.faults import BadRequest, Conflict, DamagedVoice, Fault, NotFound, StoreUnavailable
+from sidecar.ports import Clock, Store, Stored
+from sidecar.read_through import ReadThrough
+from sidecar.voice_shelf import KIND, VoiceShelf
+from voices.anchor import SpeakerAnchor
+from voices.binary import DamagedValue
+from voices.record import MAX_HEAD_BYTES, MAX_RECORD_BYTES, VoiceCard, VoiceRecord
+
+log = logging.getLogger(__name__)
+
+CLIP_KIND = "clip"
+"""Kind of the anchors of recordings that came with requests (``VoiceRecord``s), by fingerprint of the request."""
+
+_CLIP_NAME = "clip"
+_MAX_CLIPS_CACHED = 256
+
+
+@dataclass(frozen=True, slots=True)
+class LibraryLimits:
+    """``max_voices`` of one tenant, each of at most ``MAX_RECORD_BYTES``; anchors of recordings stay ``clip_ttl_s``."""
+
+    max_voices: int = 1_000
+    clip_ttl_s: float = 3_600.0
+
+
+class VoiceLibrary:
+    """Voices by tenant and name. To be used from one event loop.
+
+    Every call raises ``StoreUnavailable`` while the store is away, except ``get`` for voices that were used lately,
+    and those that say otherwise.
+    """
+
+    def __init__(self, store: Store, clock: Clock, limits: LibraryLimits | None = None) -> None:
+        self._store = store
+        self._clock = clock
+        self._limits = limits or LibraryLimits()
+        self._shelf = VoiceShelf(store, clock)
+        self._clips = ReadThrough(store, clock, CLIP_KIND, _clip_anchor, _MAX_CLIPS_CACHED)
+        self._following: asyncio.Task[None] | None = None
+        self._saving = asyncio.Lock()
+
+    @property
+    def shelf(self) -> VoiceShelf:
+        """The same voices without bounds, and the carries of their dialogs."""
+        return self._shelf
+
+    async def start(self) -> None:
+        """Follow what other instances change. The store is started already. Idempotent."""
+        await self._shelf.start()
+        if self._following is None:
+            self._following = asyncio.create_task(self._clips.follow())
+
+    async def close(self) -> None:
+        """Stop following. Idempotent."""
+        following, self._following = self._following, None
+        if following is not None:
+            following.cancel()
+            with contextlib.suppress(asyncio.CancelledError):
+                await following
+        await self._shelf.close()
+
+    async def use(self, store: Store) -> None:
+        """Keep voices in another store from now on; before ``start``."""
+        self._store = store
+        self._clips.use(store)
+        await self._shelf.use(store)
+
+    # ------------------------------------------------------------ reading
+    async def get(self, tenant: str, name: str) -> VoiceRecord | None:
+        """The voice, or None; see ``VoiceShelf.get``. Raises ``DamagedVoice``."""
+        return await self._shelf.get(tenant, name)
+
+    async def state(self, tenant: str, name: str) -> tuple[VoiceRecord | None, int | None]:
+        """The voice as the store has it now, and the version to give to ``save`` (None: the name is free).
+
+        A damaged value has a version but no voice.
+        """
+        stored = await self._store.get(tenant, KIND, name)
+        if stored is None:
+            return None, None
+        return _record(stored), stored.version
+
+    async def cards(self, tenant: str) -> list[VoiceCard]:
+        """All voices of a tenant, sorted by name; damaged ones are left out."""
+        return list((await self._shelf.list(tenant)).cards)
+
+    async def records(self, tenant: str) -> list[VoiceRecord]:
+        """All voices of a tenant with their anchors, sorted by name; damaged ones are left out. Megabytes."""
+        heads = await self._store.heads(tenant, KIND, MAX_RECORD_BYTES)
+        found = await asyncio.to_thread(lambda: [_record(stored) for _, stored in heads])
+        return [record for record in found if record is not None]
+
+    # ------------------------------------------------------------ writing
+    async def save(self, record: VoiceRecord, replaces: int | None) -> VoiceRecord:
+        """Store a voice in place of version ``replaces`` (None: as a new one); returns it with date and version.
+
+        ``created_s`` becomes now, or one second more than that of the tenant's newest voice. Raises ``Conflict`` when
+        somebody else was faster, ``BadRequest`` when the tenant has as many voices as it may have, ``TooLarge``.
+        """
+        async with self._saving:
+            listed = await self._shelf.list(record.owner)
+            count = len(listed.cards) + len(listed.damaged)
+            if replaces is None and count >= self._limits.max_voices:
+                raise BadRequest(f"There are {count} stored voices, as many as there may be; delete some.")
+            newest_s = max((card.created_s for card in listed.cards), default=0)
+            dated = replace(record, created_s=max(int(self._clock.unix_s()), newest_s + 1))
+            try:
+                return await self._shelf.save(dated, replaces)
+            except Conflict:
+                raise Conflict(f"The voice '{dated.name}' was changed by somebody else meanwhile.") from None
+
+    async def delete(self, tenant: str, name: str) -> None:
+        """Delete a voice and what hangs on it: carries of its dialogs, anchors kept of its recording.
+
+        Raises ``NotFound``.
+        """
+        record, _ = await self.state(tenant, name)
+        try:
+            await self._shelf.delete(tenant, name)
+        except NotFound:
+            raise NotFound(f"Voice '{name[:64]}' not found.", param="name") from None
+        recordings = {anchor.fingerprint for anchor in record.anchors if anchor.fingerprint} if record else set()
+        if recordings:
+            await self._delete_clips(tenant, recordings)
+
+    async def _delete_clips(self, tenant: str, recordings: set[str]) -> None:
+        for key, head in await self._store.heads(tenant, CLIP_KIND, MAX_HEAD_BYTES):
+            with contextlib.suppress(DamagedValue):
+                if VoiceCard.from_bytes(head.value).description in recordings:
+                    await self._store.delete(tenant, CLIP_KIND, key)
+                    self._clips.forget(tenant, key)
+
+    # ------------------------------------------------------------ anchors of recordings in requests
+    async def clip(self, tenant: str, fingerprint: str) -> SpeakerAnchor | None:
+        """The anchor that was kept under ``fingerprint``; a store that is away has none."""
+        try:
+            return await self._clips.get(tenant, fingerprint)
+        except Fault:
+            return None
+
+    async def keep_clip(self, tenant: str, fingerprint: str, anchor: SpeakerAnchor) -> None:
+        """Keep an anchor for a while; a store that is away does not."""
+        record = VoiceRecord(name=_CLIP_NAME, owner=tenant, anchors=(anchor,), description=anchor.fingerprint)
+        try:
+            value = record.to_bytes()
+            await self._store.put(tenant, CLIP_KIND, fingerprint, value, ttl_s=self._limits.clip_ttl_s)
+        except (StoreUnavailable, ValueError):
+            log.info("the anchor of a recording was not kept")
+        self._clips.forget(tenant, fingerprint)
+
+
+def _record(stored: Stored) -> VoiceRecord | None:
+    try:
+        return VoiceRecord.from_bytes(stored.value, stored.version)
+    except DamagedValue as error:
+        log.warning("a stored voice is damaged: %s", error)
+        return None
+
+
+def _clip_anchor(tenant: str, key: str, stored: Stored) -> SpeakerAnchor:
+    record = _record(stored)
+    if record is None or record.owner != tenant or not record.anchors:
+        raise DamagedVoice("The kept anchor of a recording cannot be used.")
+    return record.anchors[0]
