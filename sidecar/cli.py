@@ -1,4 +1,4 @@
-"""The command line: serve, demo, say, pull, relay, replay, doctor."""
+"""The command line: serve, demo, say, pull, relay, replay, edge, doctor."""
 
 from __future__ import annotations
 
@@ -244,6 +244,51 @@ def replay(
 
     options = ReplayOptions(speed, patience, api_key)
     if not asyncio.run(run_replay(ReplayCommand(file, to, connection, members, options))):
+        sys.exit(1)
+
+
+@commands.command()
+@click.option("--url", required=True, metavar="URL", help="The server, such as ws://127.0.0.1:8800.")
+@click.option("--checkpoint", required=True, metavar="PATH", help="The server's checkpoint, or its speech tokenizer.")
+@click.option("--text", help="What to say; default: standard input as it is written.")
+@click.option("--wav", type=click.Path(path_type=Path), metavar="FILE", help="Write the speech to FILE.")
+@click.option("--play", is_flag=True, help="Play it while it comes.")
+@click.option("--prebuffer-ms", type=click.IntRange(0, 10_000), default=200, show_default=True)
+@click.option("--parity", is_flag=True, help="Compare with the server's own samples; exit with 1 if they differ.")
+@click.option("--voice", help="Voice to speak with.")
+@click.option("--language", help="Language as the server names it.")
+@click.option("--seed", type=click.IntRange(0), default=0, show_default=True, help="Same seed, same speech.")
+@click.option("--split", type=click.Choice(["none", "sentence", "clause"]), default="sentence", show_default=True)
+@click.option(
+    "--threads", type=click.IntRange(0, 256), default=0, show_default=True, help="0: as many as there are cores."
+)
+@click.option("--api-key", envvar="SPEECH_API_KEY", metavar="KEY", help="Sent as a bearer token (or SPEECH_API_KEY).")
+def edge(
+    url: str,
+    checkpoint: str,
+    text: str | None,
+    wav: Path | None,
+    play: bool,
+    prebuffer_ms: int,
+    parity: bool,
+    voice: str | None,
+    language: str | None,
+    seed: int,
+    split: str,
+    threads: int,
+    api_key: str | None,
+) -> None:
+    """Hear a server's codec tokens: decode them here, write or play the speech, say how fast and how exact."""
+    if text is None and (parity or sys.stdin.isatty()):
+        raise click.UsageError("Give --text, or (without --parity) pipe one in.")
+    from sidecar.edge.client import EdgeRequest
+    from sidecar.edge.commands import EdgeOptions, run_edge
+    from sidecar.say import standard_input
+
+    config = {"voice": voice, "language": language, "split_granularity": split}
+    request = EdgeRequest(seed, {name: value for name, value in config.items() if value is not None})
+    options = EdgeOptions(url, checkpoint, request, wav, play, prebuffer_ms, parity, threads, api_key)
+    if not asyncio.run(run_edge(options, standard_input() if text is None else text, click.echo)):
         sys.exit(1)
 
 

@@ -73,7 +73,7 @@ async def say_text(config: Config, text: str | None, options: SayOptions) -> Non
             ),
             ReplyLimits(LineLimits(chat.ahead_segments), chat.unspoken_chars, sys.maxsize),
         )
-        source = _standard_input() if text is None else _whole(text)
+        source = standard_input() if text is None else _whole(text)
         with _sink(options.output) as sink:
             samples = await _speak(reply, source, encoder, sink, config.llm.starts_in_think)
         if not streaming:
@@ -124,8 +124,8 @@ async def _whole(text: str) -> AsyncIterator[str]:
     yield text
 
 
-async def _standard_input() -> AsyncIterator[str]:
-    """Pieces as they come, cut on character boundaries."""
+async def standard_input() -> AsyncIterator[str]:
+    """Text from standard input, in pieces as they come, cut on character boundaries."""
     decoder = codecs.getincrementaldecoder("utf-8")("replace")
     while data := await asyncio.to_thread(os.read, sys.stdin.fileno(), _READ_BYTES):
         yield decoder.decode(data)

@@ -6,6 +6,7 @@ import logging
 import os
 import sys
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from adapters.audio.clips import Clips
 from adapters.audio.encode import PyAvCodec
@@ -25,6 +26,9 @@ from sidecar.memory import DialogMemory
 from sidecar.ports import AudioCodec, ClipReader, Clock, Engine, LanguageModel, Store
 from sidecar.telemetry import Metrics
 from sidecar.voice_library import LibraryLimits, VoiceLibrary
+
+if TYPE_CHECKING:
+    from adapters.engines.qwen3_tts.codes_decoder import CodesDecoder
 
 log = logging.getLogger(__name__)
 
@@ -123,6 +127,16 @@ def pulled_checkpoint() -> Path | None:
     """The checkpoint that ``sidecar pull`` fetched last, if any."""
     folders = [file.parent for file in (data_folder() / "checkpoints").glob("*/config.json")]
     return max(folders, key=lambda folder: (folder / "config.json").stat().st_mtime, default=None)
+
+
+def make_codes_decoder(checkpoint: str | Path, threads: int = 0) -> CodesDecoder:
+    """The codec's decoder alone, for codes that were drawn elsewhere; ``threads`` 0 leaves their number to torch.
+
+    Raises ``ConfigError`` for a checkpoint without one.
+    """
+    from adapters.engines.qwen3_tts.codes_decoder import CodesDecoder
+
+    return CodesDecoder.load(checkpoint, threads=threads or None)
 
 
 def make_llm(config: Config, clock: Clock) -> LanguageModel:

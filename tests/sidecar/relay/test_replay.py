@@ -137,7 +137,7 @@ async def test_lengths_are_compared_from_lengths_alone(server: Running) -> None:
 
 async def test_a_server_that_fails_is_a_mismatch(server: Running) -> None:
     socket = await recorded(server, two_utterances)
-    async with running(engine__tone_fault="mid", engine__tone_fault_every=1) as failing:
+    async with running(engine__tone_fault="mid", engine__tone_fault_every=3) as failing:
         result = await played(socket, failing.ws_url)
     assert not result.same
     assert any("error" in line for line in result.lines)
