@@ -296,10 +296,13 @@ class SpeechSession(Generic[Config]):
             return []
         return [SendBytes(frame) if isinstance(frame, bytes) else SendJson({**frame, **_indices(unit)})]
 
-    def unit_done(self, unit: Unit[Config], done: dict[str, Any], fault: Fault | None, now_ms: float) -> list[Effect]:
+    def unit_done(
+        self, unit: Unit[Config], done: dict[str, Any], fault: Fault | None, now_ms: float, closing: bytes = b""
+    ) -> list[Effect]:
         """The unit is over. ``done`` is the done event's own part; a unit that never opened gets no bracket.
 
-        Once cancelled, a unit ends as cancelled, even if it was complete or failed by then: the client waits for that.
+        ``closing`` is a last frame that the bracket of a unit without a fault must have, cancelled or not. Once
+        cancelled, a unit ends as cancelled, even if it was complete or failed by then: the client waits for that.
         """
         if not self._is_head(unit):
             return []
@@ -312,6 +315,8 @@ class SpeechSession(Generic[Config]):
                 message |= {"partial_audio": True, "action": "discard"}
             effects.append(SendJson(message))
         if self._in_bracket:
+            if closing and fault is None:
+                effects.append(SendBytes(closing))
             effects.append(SendJson({**done, **_indices(unit), "error": fault is not None}))
         self._in_bracket = self._bracket_cancelled = False
         self._queue.popleft()
