@@ -7,13 +7,14 @@ cast to the compute type. What attends to what is the caller's: each layer hands
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Protocol
 
 import torch
 import torch.nn.functional as F  # noqa: N812
 
 from adapters.engines.qwen3_tts.config import TransformerConfig
-from adapters.engines.qwen3_tts.linear import Place
+from adapters.engines.qwen3_tts.linear import Place, kernels
 from adapters.engines.qwen3_tts.tensors import Tensors
 
 Rotation = tuple[torch.Tensor, torch.Tensor]
@@ -138,3 +139,28 @@ class Transformer:
         for layer in self.layers:
             x = layer(x, rotation, attend)
         return rms_norm(x, self.norm, self.config.eps)
+
+
+class Fused(Protocol):
+    """A transformer whose layers, caches included, are one call."""
+
+    def __call__(
+        self, x: torch.Tensor, rows: Sequence[int], positions: Sequence[int], k: torch.Tensor, v: torch.Tensor
+    ) -> torch.Tensor:
+        """``x (n, hidden)``, each at a position of a row, to the final-norm states ``(n, hidden)``.
+
+        ``k``, ``v (layers, rows, kv_heads, positions, head_dim)`` hold the row's past and get what is new; tokens of
+        one row stand in ascending order.
+        """
+
+
+def transformer(
+    config: TransformerConfig, weights: Tensors, prefix: str, rope: Rope, place: Place
+) -> Transformer | Fused:
+    """The fused form where there is one for this precision, CPU and size, else the layered one."""
+    ours = kernels() if place.precision == "int8" else None
+    if ours is None or not ours.usable(config):
+        return Transformer(config, weights, prefix, place)
+    team = ours.team(torch.get_num_threads())
+    found: Fused = ours.FusedTransformer(config, weights, prefix, (rope.cos, rope.sin), team)
+    return found

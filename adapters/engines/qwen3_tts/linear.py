@@ -4,10 +4,15 @@ With one row a product costs the bytes of its weights, so int8 is worth four tim
 quantised row by row (127 levels to each side of zero, the row's largest magnitude as the scale) and the sums are
 exact integers: a row's result cannot depend on the rows beside it. PyTorch's own dynamic quantisation scales a whole
 batch by one number, which would let neighbours into each other's codes, so it is not used.
+
+Where llvmlite is installed and the CPU has AVX-512 VNNI, kernels of our own (``int8_fused``) compute the same numbers
+faster; PyTorch's otherwise.
 """
 
 from __future__ import annotations
 
+import functools
+import importlib
 import platform
 import warnings
 from collections.abc import Callable
@@ -131,6 +136,16 @@ def int8_available(device: torch.device) -> bool:
     )
 
 
+@functools.cache
+def kernels() -> Any:
+    """The module ``int8_fused``, or None where it cannot be used."""
+    try:
+        module: Any = importlib.import_module("adapters.engines.qwen3_tts.int8_fused")
+    except ImportError:
+        return None
+    return module if module.usable() else None
+
+
 @dataclass(frozen=True, slots=True)
 class Place:
     """Where stage 0 lives and in what it computes. Raises ``ConfigError`` when that does not exist here."""
@@ -161,6 +176,9 @@ class Place:
 
     def linear(self, *weights: torch.Tensor, bias: torch.Tensor | None = None) -> Linear:
         """A product with the weights stacked over their outputs."""
+        if self.precision == "int8" and (ours := kernels()) is not None and all(ours.takes(one) for one in weights):
+            product: Linear = ours.KernelLinear(weights, bias)
+            return product
         stacked: Any = torch.cat(weights) if len(weights) > 1 else weights[0]
         if self.precision == "int8":
             return Int8Linear(stacked, bias)

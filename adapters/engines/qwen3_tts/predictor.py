@@ -12,7 +12,7 @@ import torch
 import torch.nn.functional as F  # noqa: N812
 
 from adapters.engines.qwen3_tts.config import TalkerConfig
-from adapters.engines.qwen3_tts.layers import Rope, Transformer, attend_causally, attend_to
+from adapters.engines.qwen3_tts.layers import Rope, Transformer, attend_causally, attend_to, transformer
 from adapters.engines.qwen3_tts.linear import Linear, Place
 from adapters.engines.qwen3_tts.stages import CODEBOOKS
 from adapters.engines.qwen3_tts.tensors import Tensors
@@ -28,8 +28,8 @@ class Predictor:
         prefix, width, inner = "talker.code_predictor", config.talker.hidden, config.predictor
         self.config = config
         self.place = place
-        self.transformer = Transformer(inner, weights, f"{prefix}.model", place)
         self.rope = Rope(inner, CODEBOOKS, place)
+        self._layers = transformer(inner, weights, f"{prefix}.model", self.rope, place)
         self._tables = [
             place.table(weights.get(f"{prefix}.model.codec_embedding.{group}.weight", (config.codes, width)))
             for group in range(CODEBOOKS - 1)
@@ -73,6 +73,12 @@ class Predictor:
         """``x (n, 2 or 1, talker hidden)`` at position ``start``; the last position's state ``(n, hidden)``."""
         n, new = x.shape[0], x.shape[1]
         end = start + new
+        if self._narrow is not None:
+            x = self._narrow(x)
+        if not isinstance(self._layers, Transformer):
+            rows = [row for row in range(n) for _ in range(new)]
+            state = self._layers(x.flatten(0, 1), rows, [*range(start, end)] * n, self._k, self._v)
+            return state.view(x.shape)[:, -1]
 
         def attend(layer: int, q: torch.Tensor, k: torch.Tensor, v: torch.Tensor) -> torch.Tensor:
             keys, values = self._k[layer, :n, :, :end], self._v[layer, :n, :, :end]
@@ -82,6 +88,4 @@ class Predictor:
                 return attend_to(q, keys, values)
             return attend_causally(q, keys, values)
 
-        if self._narrow is not None:
-            x = self._narrow(x)
-        return self.transformer(x, self.rope.span(start, end), attend)[:, -1]
+        return self._layers(x, self.rope.span(start, end), attend)[:, -1]

@@ -10,7 +10,7 @@ import torch
 import torch.nn.functional as F  # noqa: N812
 
 from adapters.engines.qwen3_tts.config import TalkerConfig, TransformerConfig
-from adapters.engines.qwen3_tts.layers import Rope, Transformer, attend_causally, attend_to
+from adapters.engines.qwen3_tts.layers import Rope, Transformer, attend_causally, attend_to, transformer
 from adapters.engines.qwen3_tts.linear import Place
 from adapters.engines.qwen3_tts.tensors import Tensors
 
@@ -19,15 +19,14 @@ KeyValues = tuple[torch.Tensor, torch.Tensor]
 
 
 class KvCache:
-    """Keys and values of ``rows`` rows, per layer ``(rows, kv_heads, positions, head_dim)``.
+    """Keys and values of ``rows`` rows, ``k`` and ``v (layers, rows, kv_heads, positions, head_dim)``.
 
     The operating system commits the pages when they are first written, so an unused row costs nothing on a CPU.
     """
 
     def __init__(self, config: TransformerConfig, rows: int, positions: int, place: Place) -> None:
-        shape = (rows, config.kv_heads, positions, config.head_dim)
-        self.k = [_zeros(shape, place) for _ in range(config.layers)]
-        self.v = [_zeros(shape, place) for _ in range(config.layers)]
+        shape = (config.layers, rows, config.kv_heads, positions, config.head_dim)
+        self.k, self.v = _zeros(shape, place), _zeros(shape, place)
 
     @staticmethod
     def bytes_per_position(config: TransformerConfig, place: Place) -> int:
@@ -36,17 +35,13 @@ class KvCache:
 
     def copy_out(self, row: int, length: int) -> KeyValues:
         """A copy of a row's first ``length`` positions, of all layers."""
-        return (
-            torch.stack([k[row, :, :length] for k in self.k]),
-            torch.stack([v[row, :, :length] for v in self.v]),
-        )
+        return self.k[:, row, :, :length].clone(), self.v[:, row, :, :length].clone()
 
     def copy_in(self, row: int, kept: KeyValues) -> None:
         """Write what ``copy_out`` gave to the beginning of a row."""
-        length = kept[0].shape[2]
-        for layer, (k, v) in enumerate(zip(*kept, strict=True)):
-            self.k[layer][row, :, :length] = k
-            self.v[layer][row, :, :length] = v
+        k, v = kept
+        self.k[:, row, :, : k.shape[2]] = k
+        self.v[:, row, :, : v.shape[2]] = v
 
 
 def _zeros(shape: tuple[int, ...], place: Place) -> torch.Tensor:
@@ -66,8 +61,8 @@ class Talker:
         width, text = config.talker.hidden, config.text_hidden
         self.config = config
         self.place = place
-        self.transformer = Transformer(config.talker, weights, "talker.model", place)
         self.rope = Rope(config.talker, positions, place)
+        self._layers = transformer(config.talker, weights, "talker.model", self.rope, place)
         self._text = place.table(weights.get("talker.model.text_embedding.weight", (config.text_vocab, text)))
         self._codes = place.table(weights.get("talker.model.codec_embedding.weight", (config.codec_vocab, width)))
         self._fc1, self._fc2 = (
@@ -97,6 +92,8 @@ class Talker:
         Returns the final-norm hidden state of the last position, ``(1, hidden)``.
         """
         end = start + x.shape[0]
+        if not isinstance(self._layers, Transformer):
+            return self._layers(x, [row] * len(x), range(start, end), cache.k, cache.v)[-1:]
 
         def attend(layer: int, q: torch.Tensor, k: torch.Tensor, v: torch.Tensor) -> torch.Tensor:
             keys, values = cache.k[layer][row : row + 1, :, :end], cache.v[layer][row : row + 1, :, :end]
@@ -104,7 +101,7 @@ class Talker:
             values[:, :, start:] = v.transpose(1, 2)
             return attend_causally(q, keys, values)
 
-        return self.transformer(x[None], self.rope.span(start, end), attend)[:, -1]
+        return self._layers(x[None], self.rope.span(start, end), attend)[:, -1]
 
     def step_rows(self, cache: KvCache, rows: Sequence[int], positions: Sequence[int], x: torch.Tensor) -> torch.Tensor:
         """One position of each of some rows, row by row over exactly its own keys: the CPU's form.
@@ -114,6 +111,8 @@ class Talker:
         """
         places = list(zip(rows, positions, strict=True))
         fill = x.shape[0] - len(places)
+        if not isinstance(self._layers, Transformer):
+            return F.pad(self._layers(x[: len(places)], rows, positions, cache.k, cache.v), (0, 0, 0, fill))
         index = torch.tensor([*positions, *[0] * fill], device=x.device)
 
         def attend(layer: int, q: torch.Tensor, k: torch.Tensor, v: torch.Tensor) -> torch.Tensor:
@@ -127,7 +126,7 @@ class Talker:
                 contexts.append(q[len(places) :].reshape(fill, 1, -1))
             return contexts[0] if len(contexts) == 1 else torch.cat(contexts)
 
-        return self.transformer(x[:, None], self.rope.at(index), attend)[:, 0]
+        return self._layers(x[:, None], self.rope.at(index), attend)[:, 0]
 
     def step_slots(self, cache: KvCache, positions: torch.Tensor, window: int, x: torch.Tensor) -> torch.Tensor:
         """One position of the rows ``0..n-1`` at once, in static shapes and without asking the device anything.
@@ -137,6 +136,8 @@ class Talker:
         states ``(n, hidden)``. Meant for CUDA graphs and ``torch.compile(fullgraph=True)``.
         """
         n = x.shape[0]
+        if not isinstance(self._layers, Transformer):
+            return self._layers(x, range(n), positions.tolist(), cache.k, cache.v)
         every = torch.arange(n, device=x.device)
         visible = torch.arange(window, device=x.device)[None] <= positions[:, None]
         mask = visible[:, None, None]  # (n, 1, 1, window)
@@ -147,4 +148,4 @@ class Talker:
             values[every, :, positions] = v[:, 0]
             return attend_to(q, keys[:n, :, :window], values[:n, :, :window], mask)
 
-        return self.transformer(x[:, None], self.rope.at(positions), attend)[:, 0]
+        return self._layers(x[:, None], self.rope.at(positions), attend)[:, 0]
