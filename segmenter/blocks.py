@@ -111,7 +111,7 @@ def wraps_wide(last: str, char: str) -> bool:
 
 def may_wrap(char: str) -> bool:
     """Whether a line that begins with ``char`` can carry on the line above."""
-    return char.islower() or char.isdigit() or bool(_WRAPS.fullmatch(char))
+    return char.islower() or char.isdecimal() or bool(_WRAPS.fullmatch(char))
 
 
 def _plain(text: str, begin: int, *, final: bool) -> LineStart | None:
@@ -119,7 +119,7 @@ def _plain(text: str, begin: int, *, final: bool) -> LineStart | None:
     end = wraps.end() if wraps else begin
     if end == len(text):
         return LineStart(Line.TEXT, begin) if final else None
-    goes_on = text[end].islower() or text[end].isdigit()
+    goes_on = text[end].islower() or text[end].isdecimal()
     return LineStart(Line.WRAPPED if goes_on else Line.TEXT, begin)
 
 

@@ -31,7 +31,8 @@ _RUN_LIMIT_CHARS = 40
 _RUN = re.compile(f"[{END_MARKS}]{{1,{_RUN_LIMIT_CHARS}}}|[:;]")
 _KANA = re.compile(r"[\u3040-\u30ff]")
 _HAN_KANA = re.compile(r"[\u3040-\u30ff\u3400-\u9fff]")
-_SPEAKER = re.compile(r"[他她它我你您们]")
+_SPEAKER = re.compile(r"[他她它我你您们]|[^\s，。！？…；“”「」]{0,6}[说說问問道喊答叫嚷吼]")
+_NO_SPEAKER = re.compile(r"[^\s，。！？…；“”「」]{7}|[^\s，。！？…；“”「」]{0,6}[\s，。！？…；“”「」]")
 _PARTICLE = re.compile(r"[とはがをもにのでや]|って|なんて|という|라|이라|하고")
 _AFTER_SPACED_STOP = re.compile(r"\.\s?$")
 _PRONOUN_I = ("I'", "I’")
@@ -125,10 +126,12 @@ def _script_end(text: str, following: str, closers: str, end: int, *, final: boo
     if closers:
         if not final and end + 2 > len(text):
             return WAIT
-        if _PARTICLE.match(text, end) and closers[-1] in '」』"”':
+        if _PARTICLE.match(text, end) and closers[-1] in '」』"”）)':
             return NO
-        if text[0] in '“「『"«' and _SPEAKER.match(text, end):
-            return NO
+        if text[0] in '“「『"«':
+            spoken = _SPEAKER.match(text, end)
+            if spoken or (_HAN_KANA.match(following) and not final and not _NO_SPEAKER.match(text, end)):
+                return NO if spoken else WAIT
     return _behind_blanks(text, end, final=final)
 
 

@@ -31,6 +31,7 @@ _LOOK_BACK_CHARS = 48
 _OPENERS = "\"'“„«‘(（[{「『【¿¡»›‹*`"
 _LAST_TOKENS = re.compile(r"(?:(\S*)\s+)?(\S*)\s?$")
 _NEXT_WORD = re.compile(rf"[\"'“„«»(\[¿¡‘]{{0,3}}([\w'’.-]{{0,{WORD_LIMIT_CHARS}}})")
+_BEHIND_WIDE_MARK = re.compile(r"^.*[，。、；：！？（]")
 _LAST_PART = re.compile(r"^.*[–/'’(-](?=.)")
 
 
@@ -39,7 +40,8 @@ def tokens_before(text: str, at: int) -> tuple[str, str]:
     found = _LAST_TOKENS.search(text[max(0, at - _LOOK_BACK_CHARS) : at])
     if found is None:
         return "", ""
-    return found[2].lstrip(_OPENERS), (found[1] or "").lstrip(_OPENERS)
+    last, before = _BEHIND_WIDE_MARK.sub("", found[2]), found[1] or ""
+    return last.lstrip(_OPENERS), before.lstrip(_OPENERS) if last == found[2] else ""
 
 
 def last_part(token: str) -> str:

@@ -58,6 +58,8 @@ def square(text: str, at: int, before: str, word: str, *, final: bool) -> Step |
 
 def _is_note(text: str, at: int, closing: int, word: str) -> bool:
     """Whether [3] directly behind a ``word`` is a note, not an index: it ends the sentence or clause."""
+    if word and _is_wide(word[-1]):
+        return True
     if closing + 1 < len(text) and text[closing + 1] not in ".,;:!?)[\n":
         return False
     return len(word) > 2 and text[at + 1] != "0"
@@ -134,7 +136,7 @@ def dollar(text: str, at: int, before: str, *, final: bool) -> Step | None:
         if formula.end() == len(window) and not limited:
             return None
         follows = window[formula.end() : formula.end() + 1]
-        sound = formula[1] and not follows.isalnum() and _LOOKS_LIKE_MATH.search(formula[1])
+        sound = formula[1] and (not follows.isalnum() or _is_wide(follows)) and _LOOKS_LIKE_MATH.search(formula[1])
         return Step(Act.DROP, at + formula.end()) if sound else plain
     return plain if limited or "\n" in window else None
 

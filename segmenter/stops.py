@@ -53,6 +53,7 @@ _DATE_SO_FAR = re.compile(r"(?:^|[^\d.])(?:\d{4}\. ?\d{1,2}(?:\. ?\d{1,2})?|\d{1
 _OPENING_ADVERBIAL = re.compile(r"(?:At|On|In|By|Around|About|Before|After|From|Since|Until|Circa|Every|Each)\s", re.I)
 _ADVERBIAL_LIMIT_CHARS = 48
 _ETC = frozenset(("т.д", "т.п", "т.б"))
+_OPENING = frozenset(("ii", "iii", "iv", "vi", "vii", "viii", "ix", "xi", "xii", "p.s", "p.p.s", "ps", "n.b", "nb"))
 _DAY_TIMES = frozenset(("a.m", "p.m", "am", "pm"))
 _ERAS = frozenset(("b.c", "a.d", "c.e", "b.c.e"))
 _DEGREES = frozenset(("ph.d", "m.d", "ll.b", "ll.m", "ll.d", "b.a", "m.a", "b.sc", "m.sc", "d.d.s", "m.b.a", "j.d"))
@@ -114,13 +115,13 @@ def full_stop(text: str, at: int, end: int, lang: Language, *, final: bool) -> i
     token, before = tokens_before(text, at)
     if token.isdigit():
         return _after_number(text, token, before, at, end, lang, final=final)
-    if len(token) == 1 and token.isalpha() and _opens(text, at, token):
+    if _opens(text, at, token) and (token.lower() in _OPENING or (len(token) == 1 and token.isalpha())):
         return NO
     if token.startswith("-"):
         return end
-    token = last_part(token)
+    whole, token = token, last_part(token)
     lower = token.lower()
-    if not _is_doubtful(token, lower, before, lang):
+    if not _is_doubtful(token, lower, before, lang, possessive=whole[-2:-1] in ("'", "’")):
         return end
     if len(token) == 1 and before.lower() in LABELS:
         return end
@@ -134,10 +135,10 @@ def full_stop(text: str, at: int, end: int, lang: Language, *, final: bool) -> i
     return end if _ends_before(text, at, token, before, word, lang) else NO
 
 
-def _is_doubtful(token: str, lower: str, before: str, lang: Language) -> bool:
+def _is_doubtful(token: str, lower: str, before: str, lang: Language, *, possessive: bool) -> bool:
     """Whether the next word must be seen: the token may be an abbreviation, an initial or an ordinal."""
     if len(token) == 1:
-        return token.isalpha()
+        return token.isalpha() and not possessive
     if lower in UNITS and before[:1].isdigit():
         return False
     return (

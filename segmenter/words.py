@@ -13,15 +13,16 @@ from typing import Final
 WORDS: Final[dict[str, dict[str, str]]] = {
     "en": {
         "never": """mr mrs ms mx dr drs prof profs capt cmdr sgt cpl pvt msgr messrs e.g i.e eg viz vs cf approx esp
-            resp incl excl supt insp""",
+            resp incl excl supt insp ens mons""",
         "titles": """Gen Sen Rep Gov Col Lt Maj Adm Hon Rev Pres Mt St Fig Figs Eq Eqs Feb Jan Mar Apr Jun Jul Aug
             Sep Sept Oct Nov Dec Fr Br Atty Det Amb Sec Treas Ald Ven""",
         "names": """inc ltd co corp llc jr bros ave blvd rd st ln hwy sq apt dept univ assn m.d b.a m.a b.sc m.sc
-            ll.b ll.m d.d.s b.c a.d b.c.e c.e u.s u.k u.n e.u d.c u.s.a u.a.e bldg mfg intl natl dist rte pkwy ft al
-            esq""",
-        "numbers": """no nos nr fig figs eq eqs sec secs sect ch chap chaps vol vols p pp par para paras art arts tel
-            ext ver v cl app est ca circa approx ft lb lbs hr hrs max min mins avg a.d aux ex rm apt ste ln tbl ref
-            refs jan feb apr jun jul aug sep sept oct nov dec tue tues wed thu thur thurs fri incl plus fl""",
+            ll.b ll.m d.d.s b.c a.d b.c.e c.e u.s u.k u.n e.u d.c u.s.a u.a.e bldg mfg intl natl dist rte pkwy ft
+            al esq""",
+        "numbers": """no nos nr subsec subpar reg regs amend stat fig figs eq eqs sec secs sect ch chap chaps vol
+            vols p pp par para paras art arts tel ext ver v cl app est ca circa approx ft lb lbs hr hrs max min
+            mins avg a.d aux ex rm apt ste ln tbl ref refs jan feb apr jun jul aug sep sept oct nov dec tue tues
+            wed thu thur thurs fri incl plus fl""",
         "numbers_as_written": "Mar Sat Sun Mon App Est Op Pt Pts Pl Rev Hwy Rte Bk Bl",
         "starters": """The A An This That These Those He She It We They You I There Here What When Where Why How Who
             Which If But And So Or Then Now In On At For From With After Before As Our My Your His Her Its Their
@@ -39,14 +40,14 @@ WORDS: Final[dict[str, dict[str, str]]] = {
             Without Within Despite According Be Been Being Would Could Might May Must Oh Ah Hey Hmm Congratulations
             Unfortunately Fortunately Luckily Sometimes Often Never Always Again Very Too Like Overall Second Third
             Last Same About Above Below Up Down Out Off Back Away Any Whose Whoever Whatever Doesn't Wasn't Weren't
-            Aren't Couldn't Wouldn't Shouldn't Haven't Hasn't Hadn't You've We've They've You'll We'll They'll He'll
-            She'll It'll I'd He'd She'd We'd They'd You'd Who's Where's How's""",
+            Aren't Couldn't Wouldn't Shouldn't Haven't Hasn't Hadn't You've We've They've You'll We'll They'll
+            He'll She'll It'll I'd He'd She'd We'd They'd You'd Who's Where's How's""",
         "function": "the and of to is are was with that this it you for not have be your will which they from",
     },
     "de": {
-        "never": """frl hrn dipl med phil jur rer habil bzw ca evtl ggf inkl exkl zzgl bspw vgl sog betr einschl
-            entspr ehem urspr allg hrsg verf kath evang geb gest mio mrd tsd aufl gegr gepr vorauss insb insbes z.b
-            d.h u.a i.d.r z.t o.ä u.ä wiss stellv beil""",
+        "never": """frl hrn fa bzgl dipl med phil jur rer habil bzw ca evtl ggf inkl exkl zzgl bspw vgl sog betr
+            einschl entspr ehem urspr allg hrsg verf kath evang geb gest mio mrd tsd aufl gegr gepr vorauss insb
+            insbes z.b d.h u.a i.d.r z.t o.ä u.ä wiss stellv beil""",
         "titles": "Hr Fr Mag Ing St Nr Abb Tab Jan Feb Mär Apr Jun Jul Aug Sep Sept Okt Nov Dez Fam Hl Bf Hbf",
         "names": "chr s.o s.u",
         "numbers": """nr nrn abs s art bd bde ziff rn kap abb tab str hauptstr pkt pos rdnr randnr lit anm anl aufl
@@ -60,42 +61,41 @@ WORDS: Final[dict[str, dict[str, str]]] = {
             Hat Ihre Immer Insgesamt Jedoch Leider Manchmal Meist Meistens Natürlich Neben Nicht Nichts Niemand Ob
             Obwohl Ohne Oft Plötzlich Schließlich Schon Sehr Seine Selbst So Sobald Solche Soll Sonst Sowohl Trotz
             Trotzdem Über Um Unter Vom Wann Während Wegen Weitere Welche Wieder Wird Wobei Woher Wohin Zuerst
-            Zunächst Zwar Zwei Zwischen Drei Dank Durch Gegen Innerhalb Gibt Hallo Achten Achtung Siehe Viel Wichtig
-            Genau Klar Außerdem Zudem Allerdings Nehmen Warten""",
+            Zunächst Zwar Zwei Zwischen Drei Dank Durch Gegen Innerhalb Gibt Hallo Achten Achtung Siehe Viel
+            Wichtig Genau Klar Außerdem Zudem Allerdings Nehmen Warten""",
         "function": "der die das und ist nicht ein eine mit für auf den dem zu von sich auch es ich sie wir im werden",
     },
     "fr": {
         "never": "dr mgr mme mmes mlle mlles chap éd boul cf p.ex p.-ex env av.j.-c bibl coll dép sté",
         "titles": "M MM Me Mme Mlle Pr Bd Dr Ste St Mgr Vve Cie Sté",
         "names": "cie s.a s.a.r.l av apr ap",
-        "numbers": """n° nº no p pp art chap fig tél réf éd vol t al av env janv févr avr juil sept oct nov déc h min
-            bd rd lot bât""",
+        "numbers": """n° nº no p pp art chap fig tél réf éd vol t al av env janv févr avr juil sept oct nov déc h
+            min bd rd lot bât""",
         "numbers_as_written": "",
-        "starters": """Le La Les L Un Une Il Elle Ils Elles On Nous Vous Je J Tu Ce Cette Ces Cela C C'est Ça Mais Et
-            Ou Donc Puis Ensuite Quand Si Dans Pour Avec Sans Après Avant Comme Son Sa Ses Mon Ma Mes Oui Non Alors
-            Ainsi Aussi Aujourd'hui Au Aux À Bien Car Cependant Chaque Combien Comment D'abord D'accord Demain
-            Depuis Des De Du En Enfin Est Hier Ici Jamais Jusqu Leur Leurs Lorsque Maintenant Malgré Merci Même Ni
-            Notre Votre Où Par Parce Pas Pendant Personne Peut Plus Plusieurs Pourquoi Pourtant Près Qu'est Que Quel
-            Quelle Qui Rien Sous Souvent Sur Tous Tout Toute Très Trop Voici Voilà Voir Y Voyez Essayez Prenez
-            Bonjour Salut Attention""",
+        "starters": """Le La Les L Un Une Il Elle Ils Elles On Nous Vous Je J Tu Ce Cette Ces Cela C C'est Ça Mais
+            Et Ou Donc Puis Ensuite Quand Si Dans Pour Avec Sans Après Avant Comme Son Sa Ses Mon Ma Mes Oui Non
+            Alors Ainsi Aussi Aujourd'hui Au Aux À Bien Car Cependant Chaque Combien Comment D'abord D'accord
+            Demain Depuis Des De Du En Enfin Est Hier Ici Jamais Jusqu Leur Leurs Lorsque Maintenant Malgré Merci
+            Même Ni Notre Votre Où Par Parce Pas Pendant Personne Peut Plus Plusieurs Pourquoi Pourtant Près Qu'est
+            Que Quel Quelle Qui Rien Sous Souvent Sur Tous Tout Toute Très Trop Voici Voilà Voir Y Voyez Essayez
+            Prenez Bonjour Salut Attention""",
         "function": "le la les des et est une un dans que qui pour pas vous nous sur avec du au ce il elle je",
     },
     "es": {
-        "never": """dr dra sr sra srta sres sras srtas ud uds
-            vd vds gral cnel lic arq excmo ilmo avda avd dpto izq dcha núm
-            aprox dña dn prof profa ing c.p admón p.ej ej""",
+        "never": """dr dra sr sra srta sres sras srtas ud uds vd vds gral cnel lic arq excmo ilmo avda avd dpto izq
+            dcha núm aprox dña dn prof profa ing c.p admón p.ej ej""",
         "titles": "D Dña Sto Sta Fdo EE Av Avda Cía Gob Pdte Sgto Cap Ing",
         "names": "s.a s.l s.a.u s.r.l ltda cía s.n c.v",
-        "numbers": """n° nº n.º núm núms no párr párrf párrs art arts cap caps pág págs fig figs tel tlf tfno ext vol
-            ed cra cl kr av apdo aprox ene feb mar abr may jun jul ago sep sept oct nov dic t c""",
+        "numbers": """n° nº n.º núm núms no párr párrf párrs art arts cap caps pág págs fig figs tel tlf tfno ext
+            vol ed cra cl kr av apdo aprox ene feb mar abr may jun jul ago sep sept oct nov dic t c""",
         "numbers_as_written": "Ene Abr Ago Dic Mar Cra",
-        "starters": """El La Los Las Un Una Él Ella Ellos Ellas Yo Tú Nosotros Es Son Está Pero Y O Cuando Donde Como
-            Luego Después Entonces Esto Esta Este En Por Para Con Sin Lo Se Su Sus Mi Sí También Al Algunos Ahora
-            Además Antes Aquí Así Aunque Bueno Cada Casi Cómo Cuál Cuándo Cuánto De Del Desde Dónde Durante Ese Esa
-            Eso Esos Estos Fue Gracias Ha Hace Hasta Hay Hola Hoy Ayer Mañana Mientras Muchos Mucho Muy Más Me Ni
-            Ningún No Nada Nadie Nos Nunca Otra Otro Porque Pues Primero Qué Quién Quizás Según Si Siempre Sobre
-            Solo Te Tal Tiene Todo Todos Todas Tras Tu Unos Usted Ustedes Ya Finalmente Espero Envíe Véase Claro
-            Perfecto Vale""",
+        "starters": """El La Los Las Un Una Él Ella Ellos Ellas Yo Tú Nosotros Es Son Está Pero Y O Cuando Donde
+            Como Luego Después Entonces Esto Esta Este En Por Para Con Sin Lo Se Su Sus Mi Sí También Al Algunos
+            Ahora Además Antes Aquí Así Aunque Bueno Cada Casi Cómo Cuál Cuándo Cuánto De Del Desde Dónde Durante
+            Ese Esa Eso Esos Estos Fue Gracias Ha Hace Hasta Hay Hola Hoy Ayer Mañana Mientras Muchos Mucho Muy Más
+            Me Ni Ningún No Nada Nadie Nos Nunca Otra Otro Porque Pues Primero Qué Quién Quizás Según Si Siempre
+            Sobre Solo Te Tal Tiene Todo Todos Todas Tras Tu Unos Usted Ustedes Ya Finalmente Espero Envíe Véase
+            Claro Perfecto Vale""",
         "function": "el la los las que de en un una es por para con no se del al su lo como más está",
     },
     "it": {
@@ -110,23 +110,24 @@ WORDS: Final[dict[str, dict[str, str]]] = {
             Ci Anche Ma Quando Al Alcuni Allora Ancora Appena Bene Certo Che Chi Come Con Così Cosa Cosi Da Dal
             Dalla Del Della Di Domani Dove Due Durante Ecco Eppure Era Fa Forse Già Grazie Ha Ho Hanno Ieri In
             Infatti Infine Inoltre Invece Io Tu Mai Mentre Mi Molti Molto Ne Nei Nel Nella Nessuno Niente No Oggi
-            Ogni Oppure Ora Però Perché Più Poiché Può Prima Qual Quale Quanto Quella Quello Qui Quindi Senza Sempre
-            Si Sì Solo Sopra Sotto Su Sul Sulla Tra Tutti Tutto Va Vi Ciao Buongiorno Arrivederci Vedi""",
+            Ogni Oppure Ora Però Perché Più Poiché Può Prima Qual Quale Quanto Quella Quello Qui Quindi Senza
+            Sempre Si Sì Solo Sopra Sotto Su Sulla Tra Tutti Tutto Va Vi Ciao Buongiorno Arrivederci Vedi""",
         "function": "il lo la gli che di un una per non con del della sono come più nel alla ma anche questo ho",
     },
     "pt": {
-        "never": "sr sra srta srs sras exmo exma profa prof dr dra eng arq av p.ex ex núm aprox ilmo v.ex v.exa v.sa",
+        "never": """sr sra srta srs sras exmo exma profa prof dr dra eng arq av p.ex ex núm aprox ilmo att v.ex
+            v.exa v.sa""",
         "titles": "D Dra Eng Av Arq Pe Fr Sto Sta Gen Cel Cap Ten Sarg R Al Pç",
         "names": "ltda cia s.a s.a.s",
         "numbers": """n n.º nº n° no núm pág págs p pp cap caps fig figs art arts vol tel ramal ed r av séc jan fev
             mar abr mai jun jul ago set out nov dez t cx km""",
         "numbers_as_written": "Jan Fev Mar Abr Mai Jun Jul Ago Set Out Nov Dez Ver Op",
-        "starters": """O A Os As Um Uma Ele Ela Eles Elas Nós Eu Você Vocês São É Mas Depois Então Isto Isso Em No Na
-            Nos Nas Com Sem Não Sim Também E Ou Se Quando Como Onde Por Porque Para Ao Aos À Agora Ainda Além Alguns
-            Ali Amanhã Antes Apenas Aqui Assim Até Cada Claro Com Contudo Da Das De Depois Desde Do Dos Dois Durante
-            Embora Enquanto Entre Esse Essa Esta Este Está Eu Foi Há Hoje Já Lá Mais Meu Minha Muito Muitos Nada Nem
-            Ninguém Nunca Obrigado Olá Ontem Outra Outro Perto Pode Pois Porém Pouco Primeiro Qual Quanto Que Quem
-            Segundo Sempre Seu Sua Sob Sobre Tal Talvez Tem Todo Todos Todas Três Tudo Tu Vamos Veja""",
+        "starters": """O A Os As Um Uma Ele Ela Eles Elas Nós Eu Você Vocês São É Mas Depois Então Isto Isso Em No
+            Na Nos Nas Com Sem Não Sim Também E Ou Se Quando Como Onde Por Porque Para Ao Aos À Agora Ainda Além
+            Alguns Ali Amanhã Antes Apenas Aqui Assim Até Cada Claro Com Contudo Da Das De Depois Desde Do Dos Dois
+            Durante Embora Enquanto Entre Esse Essa Esta Este Está Eu Foi Há Hoje Já Lá Mais Meu Minha Muito Muitos
+            Nada Nem Ninguém Nunca Obrigado Olá Ontem Outra Outro Perto Pode Pois Porém Pouco Primeiro Qual Quanto
+            Que Quem Segundo Sempre Seu Sua Sob Sobre Tal Talvez Tem Todo Todos Todas Três Tudo Tu Vamos Veja""",
         "function": "o os as que de do da em um uma é não com para por se no na mais como você mas está são",
     },
     "nl": {
@@ -138,8 +139,9 @@ WORDS: Final[dict[str, dict[str, str]]] = {
         "numbers_as_written": "",
         "starters": """De Het Een Hij Zij Ze We Wij Ik Je Jij Jullie U Dit Dat Deze Die Er Maar En Of Dus Want Toen
             Daarna Als Wanneer Waar Waarom Hoe Wat Wie Welke In Op Aan Bij Met Voor Na Van Uit Om Door Over Onder
-            Tijdens Zonder Ook Nog Nu Hier Daar Vandaag Morgen Gisteren Ja Nee Niet Geen Alle Veel Sommige Misschien
-            Soms Altijd Nooit Mijn Jouw Zijn Haar Ons Onze Hun Is Kan Wil Heeft Hebben Bedankt Hallo Goed Natuurlijk""",
+            Tijdens Zonder Ook Nog Nu Hier Daar Vandaag Morgen Gisteren Ja Nee Niet Geen Alle Veel Sommige
+            Misschien Soms Altijd Nooit Mijn Jouw Zijn Haar Ons Onze Hun Is Kan Wil Heeft Hebben Bedankt Hallo Goed
+            Natuurlijk""",
         "function": "de het een en van is dat niet op te zijn met voor die aan er om als maar ook je ik",
     },
     "da": {
@@ -149,8 +151,8 @@ WORDS: Final[dict[str, dict[str, str]]] = {
         "numbers": """nr kl s st stk art kap fig tlf ca jan feb mar apr jun jul aug sep sept okt nov dec bd pkt maks
             min tir ons tor fre lør søn man""",
         "numbers_as_written": "",
-        "starters": """Den Det De En Et Han Hun Vi Jeg Du I Man Der Her Hvad Hvem Hvor Hvorfor Hvordan Hvornår Men Og
-            Eller Så Da Når Hvis Fordi Som Med På Til Fra For Af Om Efter Før Under Over Ved Mellem Uden Nu Også
+        "starters": """Den Det De En Et Han Hun Vi Jeg Du I Man Der Her Hvad Hvem Hvor Hvorfor Hvordan Hvornår Men
+            Og Eller Så Da Når Hvis Fordi Som Med På Til Fra For Af Om Efter Før Under Over Ved Mellem Uden Nu Også
             Ikke Ingen Alle Mange Nogle Min Din Hans Hendes Vores Deres Er Var Har Kan Vil Skal Ja Nej Måske I Dag
             Tak Hej Desuden Derfor Derefter Endelig Først Dette Disse""",
         "function": "og det er en et at på til som med for af ikke den har jeg han hun vi var de",
@@ -161,8 +163,8 @@ WORDS: Final[dict[str, dict[str, str]]] = {
         "names": "ab",
         "numbers": "nr kl s sid art kap fig tel ca jan feb mar apr jun jul aug sep sept okt nov dec bd max min",
         "numbers_as_written": "",
-        "starters": """Den Det De En Ett Han Hon Vi Jag Du Ni Man Där Här Vad Vem Var Varför Hur När Men Och Eller Så
-            Då Om Eftersom Som Med På Till Från För Av Efter Före Under Över Vid Mellan Utan Nu Också Inte Ingen
+        "starters": """Den Det De En Ett Han Hon Vi Jag Du Ni Man Där Här Vad Vem Var Varför Hur När Men Och Eller
+            Så Då Om Eftersom Som Med På Till Från För Av Efter Före Under Över Vid Mellan Utan Nu Också Inte Ingen
             Alla Många Några Min Din Hans Hennes Vår Deras Är Har Kan Vill Ska Ja Nej Kanske Idag Tack Hej Dessutom
             Därför Sedan Först Detta Dessa""",
         "function": "och det är en ett att på till som med för av inte den har jag han hon vi var de",
@@ -174,8 +176,8 @@ WORDS: Final[dict[str, dict[str, str]]] = {
         "numbers": "nr kl s art kap fig tlf ca jan feb mar apr jun jul aug sep sept okt nov des bd maks min",
         "numbers_as_written": "",
         "starters": """Den Det De En Et Ei Han Hun Vi Jeg Du Dere Man Der Her Hva Hvem Hvor Hvorfor Hvordan Når Men
-            Og Eller Så Da Hvis Fordi Som Med På Til Fra For Av Om Etter Før Under Over Ved Mellom Uten Nå Også Ikke
-            Ingen Alle Mange Noen Min Din Er Var Har Kan Vil Skal Ja Nei Kanskje Takk Hei Dette Disse""",
+            Og Eller Så Da Hvis Fordi Som Med På Til Fra For Av Om Etter Før Under Over Ved Mellom Uten Nå Også
+            Ikke Ingen Alle Mange Noen Min Din Er Var Har Kan Vil Skal Ja Nei Kanskje Takk Hei Dette Disse""",
         "function": "og det er en et på til som med for av ikke den har jeg han hun vi var de å",
     },
     "fi": {
@@ -196,10 +198,10 @@ WORDS: Final[dict[str, dict[str, str]]] = {
         "names": "s.a sp z.o.o o.o",
         "numbers": "nr s str r w art ust pkt par poz rys tab tel godz ok t rozdz lp zł gr",
         "numbers_as_written": "",
-        "starters": """To Ten Ta Te Ci On Ona Ono Oni My Wy Ja Ty Jest Są Był Była Ale I A Lub Albo Więc Bo Gdy Kiedy
-            Jeśli Jeżeli Ponieważ Gdzie Co Kto Dlaczego Jak W We Na Do Z Ze Za Po Przed Pod Nad Przy Dla Od O U
-            Teraz Potem Tutaj Tu Tam Dziś Dzisiaj Jutro Wczoraj Także Też Nie Tak Może Wszyscy Wiele Niektórzy Mój
-            Twój Jego Jej Ich Nasz Dziękuję Cześć Dzień Proszę Oto Następnie Jednak Dlatego Czy""",
+        "starters": """To Ten Ta Te Ci On Ona Ono Oni My Wy Ja Ty Jest Są Był Była Ale I A Lub Albo Więc Bo Gdy
+            Kiedy Jeśli Jeżeli Ponieważ Gdzie Co Kto Dlaczego Jak W We Na Do Z Ze Za Po Przed Pod Nad Przy Dla Od O
+            U Teraz Potem Tutaj Tu Tam Dziś Dzisiaj Jutro Wczoraj Także Też Nie Tak Może Wszyscy Wiele Niektórzy
+            Mój Twój Jego Jej Ich Nasz Dziękuję Cześć Dzień Proszę Oto Następnie Jednak Dlatego Czy""",
         "function": "i w na się nie to jest z do że o jak za co ale po są tak od przez dla czy",
     },
     "cs": {
@@ -256,18 +258,19 @@ WORDS: Final[dict[str, dict[str, str]]] = {
     },
     "ru": {
         "never": """ул вул пгт чл стр корп им проф акад см млн млрд обл тел рис табл гл просп пр-т пер пл наб г-н
-            г-жа т.е т.к т.н напр ср доц канд д-р св о.о ст гр мин адм ген полк кап лейт с бул ш мкр р-н пос дер""",
+            г-жа т.е т.к т.н напр ср доц канд д-р св о.о ст гр мин долл адм ген полк кап лейт с бул ш мкр р-н пос
+            дер""",
         "titles": "Ул Пр Пер Пл Наб Св",
         "names": "г гг в вв др ж кв тыс эт",
         "numbers": """д кв г стр рис табл гл см п пп ст т тел корп оф эт ул вв гг № п.п ч разд прил вып янв фев мар
             апр авг сент окт нояб дек""",
         "numbers_as_written": "",
-        "starters": """Он Она Оно Они Мы Вы Я Ты Это Этот Эта Эти Но И А Или Если Когда Потом Затем Там Здесь В Во На
-            По Для С Со Из К Так Как Что Кто Где Все Всё Мне Его Её Их Да Нет Без Более Был Была Были Быть Ведь Весь
-            Вот Вчера Сегодня Завтра Вскоре Вместе Даже До Его Ему Ей Есть Ещё Еще За Зачем Именно Иногда Каждый
-            Какой Который Куда Ли Лишь Между Много Многие Может Можно Мой Наш Не Некоторые Никто Ничего Ну О Об
-            Однако Около От Очень Перед Под Поэтому Почему После При Про Сейчас Сначала Сколько Спасибо Привет Такой
-            Также Тем Теперь То Тогда Только Тот У Уже Хотя Через Чтобы Эх Ваш Свой Пока Звоните""",
+        "starters": """Он Она Оно Они Мы Вы Я Ты Это Этот Эта Эти Но И А Или Если Когда Потом Затем Там Здесь В Во
+            На По Для С Со Из К Так Как Что Кто Где Все Всё Мне Его Её Их Да Нет Без Более Был Была Были Быть Ведь
+            Весь Вот Вчера Сегодня Завтра Вскоре Вместе Даже До Его Ему Ей Есть Ещё Еще За Зачем Именно Иногда
+            Каждый Какой Который Куда Ли Лишь Между Много Многие Может Можно Мой Наш Не Некоторые Никто Ничего Ну О
+            Об Однако Около От Очень Перед Под Поэтому Почему После При Про Сейчас Сначала Сколько Спасибо Привет
+            Такой Также Тем Теперь То Тогда Только Тот У Уже Хотя Через Чтобы Эх Ваш Свой Пока Звоните""",
         "function": "и в не на что с это как по но он она мы вы они для его от из ещё был бы же то так",
     },
     "uk": {
@@ -275,12 +278,12 @@ WORDS: Final[dict[str, dict[str, str]]] = {
             англ грец п-н канд заст нач ген полк гр тел адр""",
         "titles": "Вул Пл Св",
         "names": "р рр ст др грн коп тис млн млрд",
-        "numbers": """буд кв стор с ст т тел рис табл п пп гл розд див № р ч вип корп оф січ лют берез квіт трав черв
-            лип серп""",
+        "numbers": """буд кв стор с ст т тел рис табл п пп гл розд див № р ч вип корп оф січ лют берез квіт трав
+            черв лип серп""",
         "numbers_as_written": "",
-        "starters": """Він Вона Воно Вони Ми Ви Я Ти Це Цей Ця Ці Але І Й А Або Якщо Коли Потім Там Тут У В На По Для
-            З Із Зі Як Що Хто Де Все Всі Його Її Їх Так Ні Не Сьогодні Завтра Вчора Тому Також Проте Однак Після
-            Перед Дякую Привіт Чому Може""",
+        "starters": """Він Вона Воно Вони Ми Ви Я Ти Це Цей Ця Ці Але І Й А Або Якщо Коли Потім Там Тут У В На По
+            Для З Із Зі Як Що Хто Де Все Всі Його Її Їх Так Ні Не Сьогодні Завтра Вчора Тому Також Проте Однак
+            Після Перед Дякую Привіт Чому Може""",
         "function": "і в не на що з це як та до у але він вона ми ви вони для його від є ще був би же",
     },
     "bg": {
