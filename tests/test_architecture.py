@@ -59,7 +59,7 @@ OURS = ("sidecar", "segmenter", "voices")
 STARTERS = tuple(f"sidecar.{name}" for name in WIRED if name != "wiring")
 FRONT_MODULES = tuple(f"sidecar.{name}" for name in FRONT)
 
-SEGMENTER = Layer("segmenter", ("segmenter",), ("pysbd",))
+SEGMENTER = Layer("segmenter", ("segmenter",), ("babel", "pysbd", "unicode_rbnf"))
 VOICES = Layer("voices", ("voices",), ("numpy", "scipy"))
 CORE = Layer("sidecar.core", BASE, ("numpy",), never=(*WAITING, "time"), may_await=False)
 PORTS = Layer("sidecar.ports and sidecar.faults", BASE, ("numpy",), never=WAITING)
@@ -70,7 +70,7 @@ MIDDLE = Layer(
     except_=("sidecar.http", "sidecar.config*", *FRONT_MODULES),
 )
 CONFIG = Layer("sidecar.config", (*BASE, "sidecar.config*", "sidecar.gate", "sidecar.redaction"))
-HTTP = Layer("sidecar.http", OURS, ("litestar", "msgspec", "numpy", "uvicorn"), except_=FRONT_MODULES)
+HTTP = Layer("sidecar.http", OURS, ("litestar", "msgspec", "multipart", "numpy", "uvicorn"), except_=FRONT_MODULES)
 FRONT_LAYER = Layer("the front of sidecar", OURS, None, except_=STARTERS)
 WIRED_LAYER = Layer("wiring", PACKAGES, None)
 

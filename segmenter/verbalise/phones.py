@@ -1,0 +1,64 @@
+"""Telephone numbers: when digits are dialled, and how they are said."""
+
+from __future__ import annotations
+
+import re
+
+from segmenter.verbalise.language import Language
+
+_RUN = re.compile(r"[+(]?[0-9][0-9()./\- \u00a0]{4,24}")
+_WORDS = re.compile(
+    r"(?:\b(?:tel|tél|тел|phone|telephone|telefon\w*|téléphone|teléfono|telefone|call|dial|fax|hotline|whatsapp|handy"
+    r"|mobile|cell|móvil|celular|cellulare|numéro|номер|телефон\w*|звоните)\b|电话|電話|手机|致电|拨打|전화\w*)"
+    r"[.:：]?\s{0,2}(?:\b(?:is|us|at|on|me|number|nummer|unter|al|au|ao|по|ist|es|est)\b[:：]?\s{0,2}|번호[는:]?\s?|番号[は:]?\s?|[是为:]){0,2}$",
+    re.IGNORECASE,
+)
+_AMERICAN = re.compile(r"(?:1[ .-])?(?:\([2-9][0-9]{2}\)[ ]?|[2-9][0-9]{2}[.-])[0-9]{3}[.-][0-9]{4}$")
+_TRUNK = re.compile(r"8[ -]?\([0-9]{3,5}\)")
+_CHINESE = re.compile(r"1[3-9][0-9][ -]?[0-9]{4}[ -]?[0-9]{4}$")
+_DATE = re.compile(r"[0-9]{1,2}([./-])[0-9]{1,2}\1(?:[0-9]{4}|[0-9]{2})$")
+
+
+def phone_end(text: str, start: int, language: Language) -> int:
+    """Where a telephone number that starts at ``start`` ends; ``start`` if there is none."""
+    found = _RUN.match(text, start)
+    if not found:
+        return start
+    end = found.end()
+    while not text[end - 1].isdecimal():
+        end -= 1
+    written = text[start:end]
+    if text[end : end + 1].isdecimal() or _DATE.match(written) or written.count("(") != written.count(")"):
+        return start
+    return end if _is_phone(written, text[max(0, start - 40) : start], language) else start
+
+
+def _is_phone(written: str, before: str, language: Language) -> bool:
+    digits = sum(map(str.isdecimal, written))
+    if before[-1:].isalnum() or not 3 <= digits <= 15:
+        return False
+    if _WORDS.search(before):
+        return digits >= 5
+    if written[0] == "+":
+        return digits >= 8 and "." not in written
+    if _AMERICAN.match(written) or _TRUNK.match(written) or _CHINESE.match(written):
+        return True
+    if written[0] == "(":
+        return digits >= 7 and re.match(r"\([0-9]{2,5}\)[ -]?[0-9]", written) is not None
+    marks = set(re.sub(r"[0-9()\u00a0]", "", written))
+    return written[0] == "0" and written[1] not in ".,:" and 9 <= digits <= 13 and marks <= set(language.phone_marks)
+
+
+def phone_words(written: str, language: Language) -> str:
+    """Digit by digit (or in pairs), with a pause between the groups as written."""
+    groups = re.findall(r"[0-9]+", written)
+    if language.pair_phones and all(len(group) == 2 for group in groups[1:]):
+        said = [_pair(group, language) for group in groups]
+    else:
+        said = [language.dialled(group) for group in groups]
+    words = language.pause.join(said)
+    return language.join(language.plus, words) if written[0] == "+" else words
+
+
+def _pair(group: str, language: Language) -> str:
+    return language.digits(group) if group[0] == "0" or len(group) != 2 else language.plain(int(group))
