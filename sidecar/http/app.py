@@ -16,7 +16,7 @@ from litestar.exceptions import HTTPException
 from litestar.types import ASGIApp
 
 from sidecar.faults import BadRequest, Fault, NotFound
-from sidecar.http import chat, ops, passing, speech, stream
+from sidecar.http import batch, chat, ops, passing, speech, stream, voices
 from sidecar.http.access import AccessLog
 from sidecar.http.service import Service
 from sidecar.http.wire import fault_response, openai_error
@@ -57,6 +57,7 @@ def create_app(service: Service) -> ASGIApp:
         route_handlers=[
             chat.chat_completions,
             speech.speech,
+            batch.speech_batch,
             stream.speech_stream,
             ops.health,
             ops.live,
@@ -65,7 +66,9 @@ def create_app(service: Service) -> ASGIApp:
             ops.models,
             ops.model,
             ops.audio_models,
-            ops.voices,
+            voices.list_voices,
+            voices.upload_voice,
+            voices.delete_voice,
             passing.other,
         ],
         dependencies={"service": Provide(provide_service)},

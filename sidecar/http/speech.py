@@ -6,7 +6,7 @@ import asyncio
 import base64
 import math
 from collections.abc import AsyncGenerator, Iterator
-from contextlib import AsyncExitStack, aclosing, contextmanager
+from contextlib import AbstractAsyncContextManager, AsyncExitStack, aclosing, asynccontextmanager, contextmanager
 from dataclasses import dataclass
 from typing import Any
 
@@ -64,31 +64,46 @@ async def speech(request: Request[Any, Any, Any], service: Injected) -> ASGIApp:
             render = openai_error
         fields = convert_body(members, prefix="" if render is openai_error else "body")
         asked = await unless_gone(request, checked(fields, service, caller))
-        stack = AsyncExitStack()
-        try:
-            await stack.enter_async_context(service.place(caller, 1))
-            speaking = await service.engine.open(asked.utterance)
-            stack.callback(speaking.cancel)
-            answer = _Answer(asked, speaking, service, stack)
+        async with opened(asked, service, service.place(caller, 1)) as (speaking, stack):
+            answer = SpeechAnswer(asked, speaking, service, stack)
             work = answer.whole(request) if asked.delivery == "whole" else answer.stream(request_id(request))
             return await unless_gone(request, work)
-        except BaseException:
-            await stack.aclose()
-            raise
     except Fault as fault:
         service.answered(fault)
         return fault_response(fault, render).to_asgi_response(app=None, request=request)
 
 
-async def checked(fields: SpeechBody, service: Service, caller: Caller) -> SpeechRequest:
-    """The request behind the fields, with its voice. Raises ``UnknownModel``, ``BadRequest``, ``StoreUnavailable``."""
+@asynccontextmanager
+async def opened(
+    asked: SpeechRequest, service: Service, place: AbstractAsyncContextManager[Any] | None = None
+) -> AsyncGenerator[tuple[Speaking, AsyncExitStack], None]:
+    """The utterance being spoken, and what holds its row (and ``place``): closed here only if this block fails."""
+    stack = AsyncExitStack()
+    try:
+        if place is not None:
+            await stack.enter_async_context(place)
+        speaking = await service.engine.open(asked.utterance)
+        stack.callback(speaking.cancel)
+        yield speaking, stack
+    except BaseException:
+        await stack.aclose()
+        raise
+
+
+async def checked(fields: SpeechBody, service: Service, caller: Caller, *, whole: bool = False) -> SpeechRequest:
+    """The request behind the fields, with its voice; ``whole``: to be sent as a file, whatever the fields say.
+
+    Raises ``UnknownModel``, ``BadRequest``, ``StoreUnavailable``.
+    """
     speech = service.config.speech
     openai = fields.model in speech.openai_models
     if fields.model and not openai and fields.model not in speech.models:
         raise UnknownModel(f"The model '{fields.model[:80]}' does not exist.", param="model")
     format = fields.response_format if fields.response_format is not UNSET else ("mp3" if openai else "wav")
     speed = fields.speed if fields.speed is not None else 1.0
-    if openai:
+    if whole:
+        delivery = "whole"
+    elif openai:
         # OpenAI streams every answer; only a WAV without an asked-for stream is kept whole, for its true sizes.
         delivery = {"sse": "sse", "audio": "raw"}.get(fields.stream_format or "", "whole" if format == "wav" else "raw")
     else:
@@ -121,7 +136,7 @@ def _check_streamed(delivery: str, format: str, speed: float, word_timestamps: b
         raise BadRequest("word_timestamps cannot be streamed over HTTP.", param="word_timestamps")
 
 
-class _Answer:
+class SpeechAnswer:
     """One utterance on its way to one client. ``stack`` holds the row and the place until the audio has gone."""
 
     def __init__(self, asked: SpeechRequest, speaking: Speaking, service: Service, stack: AsyncExitStack) -> None:
@@ -138,10 +153,19 @@ class _Answer:
         )
         self._chunks = checked_chunks(speaking, service.config.engine.chunk_timeout_s, longest_samples(asked.utterance))
 
+    @property
+    def media_type(self) -> str:
+        """Of the file."""
+        return self._encoder.media_type
+
+    async def collected(self) -> bytes:
+        """The complete file; the row is free then."""
+        async with self._stack:
+            return b"".join([piece async for piece in self._encoded()])
+
     async def whole(self, request: Request[Any, Any, Any]) -> ASGIApp:
         """The complete file with usage headers."""
-        async with self._stack:
-            pieces = [piece async for piece in self._encoded()]
+        content = await self.collected()
         usage = self.usage()
         details = usage["input_token_details"]
         headers = {
@@ -151,9 +175,8 @@ class _Answer:
             "x-vllm-omni-input-text-tokens": str(details["text_tokens"]),
             "x-vllm-omni-input-audio-tokens": str(details["audio_tokens"]),
         }
-        content = b"".join(pieces)
         headers |= {
-            "content-type": self._encoder.media_type,
+            "content-type": self.media_type,
             "content-length": str(len(content)),
             "x-request-id": request_id(request),
         }
