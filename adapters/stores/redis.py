@@ -141,21 +141,29 @@ class RedisLink:
             call.exception()
 
     async def _twice(self, command: tuple[Argument, ...]) -> Any:
-        """Again on a fresh connection if the first one was broken."""
+        """Again on a fresh connection if the first one was broken, or led to a server that may not write any more."""
         try:
-            return await self._client.execute_command(*command)
-        except wrong.NoScriptError:
-            raise _Unknown from None
+            return await self._once(command)
         except (wrong.AuthenticationError, wrong.AuthorizationError, wrong.BusyLoadingError):
             raise
         except _AWAY:
             if isinstance(self._client, Redis):
                 # The others that wait in the pool broke for the same reason.
                 await self._client.connection_pool.disconnect(inuse_connections=False)
+        return await self._once(command)
+
+    async def _once(self, command: tuple[Argument, ...]) -> Any:
         try:
             return await self._client.execute_command(*command)
         except wrong.NoScriptError:
             raise _Unknown from None
+        except wrong.ResponseError as error:
+            # Redis 6.2 wraps what a command in a script was answered.
+            if "-READONLY " in str(error):
+                raise wrong.ReadOnlyError from None
+            if "-OOM " in str(error):
+                raise wrong.OutOfMemoryError from None
+            raise
 
     def _connected(self, address: RedisAddress) -> Redis | RedisCluster:
         """A client, which connects when it is used."""

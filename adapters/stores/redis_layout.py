@@ -44,13 +44,16 @@ if not old.err then
   version = old[1]
 end
 if ARGV[4] ~= '*' and ARGV[4] ~= (version or '') then return 0 end
-version = (tonumber(version) or 0) + 1
-redis.call('DEL', KEYS[1])
+version = tonumber(version) or 0
+if not (version >= 0 and version < 9007199254740991) then version = 0 end
+version = math.floor(version) + 1
+if old.err then redis.call('DEL', KEYS[1]) end
 redis.call('HSET', KEYS[1], 'v', ARGV[2], 'n', string.format('%d', version), 'w', ARGV[5])
 local time = redis.call('TIME')
 local now = time[1] * 1000 + math.floor(time[2] / 1000)
 redis.call('ZREMRANGEBYSCORE', KEYS[2], '-inf', '(' .. string.format('%d', now))
 if ARGV[3] == '' then
+  redis.call('PERSIST', KEYS[1])
   redis.call('ZADD', KEYS[2], '+inf', ARGV[1])
 else
   redis.call('PEXPIRE', KEYS[1], ARGV[3])
@@ -67,7 +70,8 @@ return version
 """)
 """Keys: record, index. Arguments: key, value, time to live in ms or empty, expected version (``ANY``, ``ABSENT`` or a
 number), id of the write, channel, message. Returns the new version, or 0 if another one was there. A value of another
-type under the record's key counts as absent and is replaced. The same write again changes nothing."""
+type under the record's key counts as absent and is replaced. The same write again changes nothing. HSET comes before
+whatever else writes: a script that has written is not told any more that the memory is full."""
 
 DELETE = Script.of("""
 redis.call('ZREM', KEYS[2], ARGV[1])

@@ -81,11 +81,12 @@ def _redis(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
 @contextlib.asynccontextmanager
 async def redis(folder: Path) -> AsyncIterator[Bench]:
     (server,) = SERVERS
-    store = RedisStore(parse_redis_url(server.url), SystemClock(), prefix=uuid.uuid4().hex, timeout_s=30)
+    prefix = uuid.uuid4().hex
+    store = RedisStore(parse_redis_url(server.url), SystemClock(), prefix=prefix, timeout_s=30)
     await store.start()
     try:
         async with server.client() as client:
-            yield Bench(store, lambda seconds: pass_time(client, seconds))
+            yield Bench(store, lambda seconds: pass_time(client, seconds, prefix))
     finally:
         await store.close()
 

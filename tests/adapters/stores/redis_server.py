@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import importlib.util
+import random
 import shutil
 import signal
 import socket
@@ -33,9 +34,13 @@ needs_redis = pytest.mark.skipif(
 
 
 def free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])
+    """Below those that connections take, with room for the second port of a cluster's node, 10,000 above."""
+    while True:
+        port = random.SystemRandom().randrange(10_000, 22_000)
+        with contextlib.suppress(OSError), socket.socket() as one, socket.socket() as other:
+            one.bind(("127.0.0.1", port))
+            other.bind(("127.0.0.1", port + 10_000))
+            return port
 
 
 class RedisServer:
@@ -112,9 +117,9 @@ def redis_server(folder: Path, *options: str) -> Iterator[RedisServer]:
         server.kill()
 
 
-async def pass_time(client: Redis, seconds: float) -> None:
-    """Let every record be nearer to its end by some seconds."""
-    async for key in client.scan_iter():
+async def pass_time(client: Redis, seconds: float, prefix: str) -> None:
+    """Let every record under a prefix be nearer to its end by some seconds."""
+    async for key in client.scan_iter(f"{prefix}:*", count=10_000):
         left_ms = await client.pttl(key)
         if left_ms >= 0:
             await client.pexpire(key, int(left_ms - seconds * 1_000))
