@@ -107,18 +107,6 @@ async def audio_models(request: Request[Any, Any, Any], service: Injected) -> AS
     return json_response({"models": cards, "object": "list", "data": cards}).to_asgi_response(app=None, request=request)
 
 
-@route("/v1/audio/voices", http_method=_READ)
-async def voices(request: Request[Any, Any, Any], service: Injected) -> ASGIApp:
-    """Voice names as vLLM-Omni lists them; ``details`` has the readable names."""
-    try:
-        _check_list(request, service)
-    except Fault as fault:
-        return fault_response(fault, openai_error).to_asgi_response(app=None, request=request)
-    book = service.voices
-    body = {"voices": book.names(), "uploaded_voices": [], "details": book.describe()}
-    return json_response(body).to_asgi_response(app=None, request=request)
-
-
 def _check_list(request: Request[Any, Any, Any], service: Service) -> None:
     """Pickers ask for lists without a key; unless that is switched off they may."""
     if not service.config.auth.open_lists:
