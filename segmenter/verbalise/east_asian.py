@@ -53,9 +53,10 @@ class Chinese(EastAsian):
     about, less, more, at_most, at_least = "约", "小于", "大于", "不超过", "至少"
     number_word, section_word = "第", "第"
     times, divided, equals, by = "乘以", "除以", "等于", "乘"
-    to, ratio, out_of, per = "到", "比", "", "每"
+    to, ratio, out_of = "到", "比", ""
     percent, per_mille = "百分之", "千分之"
     squared, cubed = "的平方", "的立方"
+    raised = "的{}次方"
     pause = "，"
     per_words: ClassVar[Mapping[str, str]] = {
         word: f"每{word}" for word in word_set("月 年 小时 天 人 次 周 分钟 秒 个 斤 公斤 平方米 股")
@@ -116,9 +117,10 @@ class Japanese(EastAsian):
     about, less, more, at_most, at_least = "約", "未満", "超", "最大", "最低"
     number_word, section_word = "ナンバー", "第"
     times, divided, equals, by = "かける", "割る", "イコール", "かける"
-    to, ratio, out_of, per = "から", "対", "", "毎"
+    to, ratio, out_of = "から", "対", ""
     percent, per_mille = "パーセント", "パーミル"
     squared, cubed = "の二乗", "の三乗"
+    raised = "の{}乗"
     pause = "、"
     second_word = "秒"
 
@@ -144,13 +146,15 @@ class Korean(EastAsian):
     rules = "spellout-cardinal-sinokorean"
     decimal_word = point_word = "점"
     phone_zero = "공"
+    no_blank_after, no_blank_before = "제", "만억조"
     minus, plus, plus_minus, cold = "마이너스", "플러스", "플러스마이너스", "영하"
     about, less, more, at_most, at_least = "약", "미만", "초과", "최대", "최소"
     number_word, section_word = "번호", "제"
     times, divided, equals, by = "곱하기", "나누기", "는", "곱하기"
-    to, ratio, out_of, per = "에서", "대", "", "당"
+    to, ratio, out_of = "에서", "대", ""
     percent, per_mille = "퍼센트", "퍼밀"
     squared, cubed = "의 제곱", "의 세제곱"
+    raised = "의 {} 제곱"
     second_word = "초"
 
     @cached_property

@@ -47,9 +47,10 @@ class English(Language):
     number_word, section_word = "number", "section"
     number_signs = r"[Nn]os?\."
     times, divided, equals, by = "times", "divided by", "equals", "by"
-    to, ratio, out_of, per = "to", "to", "out of", "per"
+    to, ratio, out_of = "to", "to", "out of"
     percent, per_mille = "percent", "per mille"
     squared, cubed = "squared", "cubed"
+    raised = "to the power of {}"
     multipliers: ClassVar[Mapping[str, tuple[str, ...]]] = {
         "k": ("thousand", "thousand"), "K": ("thousand", "thousand"), "M": ("million", "million"),
         "m": ("million", "million"), "mn": ("million", "million"), "B": ("billion", "billion"),
@@ -78,6 +79,7 @@ class English(Language):
     def first_forms(self) -> tuple[Form, ...]:
         return (
             (re.compile(r"24/7(?![0-9/])"), lambda *_: "twenty-four seven"),
+            (re.compile(r"(911|999|112)(?![0-9])"), self._emergency),
             (re.compile(r"9/11(?![0-9/])"), lambda *_: "nine eleven"),
             (re.compile(r"((?:1[1-9]|20)[0-9]0)['’]?s(?![A-Za-z])"), self._decade),
             (re.compile(r"([2-9]0)['’]?s(?![A-Za-z])"), self._twenties),
@@ -144,6 +146,9 @@ class English(Language):
         if above == 1:
             part = f"an {part[4:]}" if part[4:].startswith("eigh") else f"a {part[4:]}"
         return f"{self.plain(whole)} and {part}"
+
+    def _emergency(self, found: re.Match[str], where: Around) -> str | None:
+        return self.digits(found[1]) if where.last in ("call", "dial", "calling", "called", "dialling") else None
 
     def _decade(self, found: re.Match[str], where: Around) -> str:
         words = self.year(int(found[1]), where)

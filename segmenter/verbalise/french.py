@@ -24,9 +24,10 @@ class French(Romance):
     number_word, section_word = "numéro", "paragraphe"
     number_signs = r"[Nn](?:°|º|o\.|os\.)"
     times, divided, equals, by = "fois", "divisé par", "égale", "par"
-    to, ratio, out_of, per = "à", "à", "sur", "par"
+    to, ratio, out_of = "à", "à", "sur"
     percent, per_mille = "pour cent", "pour mille"
     squared, cubed = "au carré", "au cube"
+    raised = "puissance {}"
     multipliers: ClassVar[Mapping[str, tuple[str, ...]]] = {
         "M": ("million", "millions"), "Md": ("milliard", "milliards"), "Mds": ("milliard", "milliards"),
         "million": ("million", "millions"), "millions": ("million", "millions"), "k": ("mille", "mille"),
@@ -85,6 +86,10 @@ class French(Romance):
 
     def of_millions(self, name: str) -> str:
         return f"d'{name}" if name[0] in "aeiouyé" and not name.startswith("y") else f"de {name}"
+
+    def half_of(self, where: Around) -> str:
+        feminine = where.next and where.next.lower() not in self.function_words and self.is_feminine(where.next)
+        return "une demi" if feminine else ""
 
     def day(self, day: int) -> str:
         return self.first if day == 1 else self.plain(day)

@@ -41,14 +41,19 @@ _FEMININE = word_set(
     stadt hand tochter mutter schwester million milliarde mal-
     """
 )
+_HALVED_MASCULINE = word_set(
+    """liter meter kilometer tag monat teelöffel esslöffel löffel becher bund apfel topf zentimeter würfel"""
+)
+_HALVED_NEUTER = word_set("jahr kilo kilogramm pfund dutzend glas stück jahrhundert brot päckchen prozent stündchen")
 _RANKED = word_set(
     """
-    jahrhundert jahrhunderts jahrtausend klasse stock platz auflage kapitel weltkrieg weltkriegs liga
-    bundesliga tag woche monat quartal runde mal lebensjahr geburtstag etage stunde teil spieltag halbzeit
-    schritt semester absatz jahrestag person versuch minute hälfte akt satz bezirk obergeschoss advent stelle
+    jahrhundert jahrhunderts jahrtausend klasse stock platz auflage kapitel weltkrieg weltkriegs liga bundesliga tag
+    woche monat quartal runde mal lebensjahr geburtstag etage stunde teil spieltag halbzeit schritt semester absatz
+    jahrestag sinfonie symphonie fc sc fsv person versuch minute hälfte akt satz bezirk obergeschoss advent stelle
     ausgabe generation
     """
 )
+_WEAK_CONTEXT = re.compile(r"\b(?:[Aa]m|[Ii]m|[Vv]om|[Zz]um|[Dd]em|[Dd]en) [0-9]{1,2}\.[^.]{0,20}$")
 _AFTER_YEARS = re.compile(r"im jahre?|anno|seit|ab|bis|um|von|vor|nach|zwischen|und|mai|juni|juli|sommer|herbst|winter")
 
 
@@ -61,9 +66,10 @@ class German(Language):
     at_most, at_least = "höchstens", "mindestens"
     number_word, section_word, number_signs = "Nummer", "Paragraf", r"Nr\."
     times, divided, equals, by = "mal", "geteilt durch", "gleich", "mal"
-    to, ratio, out_of, per = "bis", "zu", "von", "pro"
+    to, ratio, out_of = "bis", "zu", "von"
     percent, per_mille = "Prozent", "Promille"
     squared, cubed = "hoch zwei", "hoch drei"
+    raised = "hoch {}"
     multipliers: ClassVar[Mapping[str, tuple[str, ...]]] = {
         "Mio": ("Million", "Millionen"), "Mill": ("Million", "Millionen"), "Mrd": ("Milliarde", "Milliarden"),
         "Bio": ("Billion", "Billionen"), "Tsd": ("Tausend", "Tausend"), "Million": ("Million", "Millionen"),
@@ -154,6 +160,19 @@ class German(Language):
         name = {3: "Drittel", 7: "Siebtel", 8: "Achtel"}.get(below, f"{plain}{ending}")
         return f"{self.counted(above)} {name[0].upper()}{name[1:]}"
 
+    def half_of(self, where: Around) -> str:
+        noun = where.next.lower()
+        ending = (
+            "" if _feminine(noun) else "r" if noun in _HALVED_MASCULINE else "s" if noun in _HALVED_NEUTER else None
+        )
+        if not noun or ending is None:
+            return ""
+        if where.last in _DATIVE:
+            return "einem halben" if ending else "einer halben"
+        if where.last in _ACCUSATIVE and ending == "r":
+            return "einen halben"
+        return f"{'ein' if ending else 'eine'} halbe{ending}"
+
     def and_fraction(self, whole: int, above: int, below: int) -> str | None:
         if (above, below) == (1, 2):
             return f"{self.counted(whole)}einhalb"
@@ -173,6 +192,8 @@ class German(Language):
         return spell(self.locale, day, f"spellout-ordinal{self._ending(where, masculine=True)}")
 
     def _ending(self, where: Around, masculine: bool = False) -> str:
+        if where.last in ("und", "oder", "sowie") and _WEAK_CONTEXT.search(where.before):
+            return "-n"
         if where.last == "der":
             return "-n" if where.last_but_one in _PREPOSITIONS else ""
         if where.last in _WEAK_N:

@@ -24,9 +24,10 @@ class Spanish(Romance):
     number_word, section_word = "número", "sección"
     number_signs = r"[Nn](?:\.?[ºo°]\.?|úm\.)"
     times, divided, equals, by = "por", "entre", "igual a", "por"
-    to, ratio, out_of, per = "a", "a", "de", "por"
+    to, ratio, out_of = "a", "a", "de"
     percent, per_mille = "por ciento", "por mil"
     squared, cubed = "al cuadrado", "al cubo"
+    raised = "elevado a {}"
     multipliers: ClassVar[Mapping[str, tuple[str, ...]]] = {
         "M": ("millón", "millones"), "millón": ("millón", "millones"), "millones": ("millón", "millones"),
         "mil": ("mil", "mil"), "k": ("mil", "mil"),
@@ -106,9 +107,10 @@ class Portuguese(Romance):
     number_word, section_word = "número", "seção"
     number_signs = r"[Nn]\.?[ºo°]\.?"
     times, divided, equals, by = "vezes", "dividido por", "igual a", "por"
-    to, ratio, out_of, per = "a", "a", "de", "por"
+    to, ratio, out_of = "a", "a", "de"
     percent, per_mille = "por cento", "por mil"
     squared, cubed = "ao quadrado", "ao cubo"
+    raised = "elevado a {}"
     multipliers: ClassVar[Mapping[str, tuple[str, ...]]] = {
         "mi": ("milhão", "milhões"), "bi": ("bilhão", "bilhões"), "milhão": ("milhão", "milhões"),
         "milhões": ("milhão", "milhões"), "bilhão": ("bilhão", "bilhões"), "bilhões": ("bilhão", "bilhões"),

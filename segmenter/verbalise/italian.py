@@ -25,9 +25,10 @@ class Italian(Romance):
     number_word, section_word = "numero", "paragrafo"
     number_signs = r"[Nn]\.[º°]?|[Nn][º°]"
     times, divided, equals, by = "per", "diviso", "uguale a", "per"
-    to, ratio, out_of, per = "a", "a", "su", "per"
+    to, ratio, out_of = "a", "a", "su"
     percent, per_mille = "per cento", "per mille"
     squared, cubed = "al quadrato", "al cubo"
+    raised = "alla {}"
     multipliers: ClassVar[Mapping[str, tuple[str, ...]]] = {
         "mln": ("milione", "milioni"), "mld": ("miliardo", "miliardi"), "milione": ("milione", "milioni"),
         "milioni": ("milione", "milioni"), "miliardo": ("miliardo", "miliardi"), "miliardi": ("miliardo", "miliardi"),

@@ -35,6 +35,9 @@ class Language(ABC):
     fraction_as_number: ClassVar[int] = 0
     feminine_nouns: ClassVar[frozenset[str]] = frozenset()
 
+    no_blank_after: ClassVar[str] = ""
+    no_blank_before: ClassVar[str] = ""
+    """Letters that a number is written together with."""
     zero_digit: ClassVar[str] = ""
     phone_zero: ClassVar[str] = ""
     pause: ClassVar[str] = ", "
@@ -75,7 +78,8 @@ class Language(ABC):
     out_of: ClassVar[str]
     squared: ClassVar[str]
     cubed: ClassVar[str]
-    per: ClassVar[str]
+    raised: ClassVar[str]
+    """"To the power of", around ``{}``."""
     number_signs: ClassVar[str] = r"No\."
     """Regex: abbreviations of "number" before a number."""
     multipliers: ClassVar[Mapping[str, tuple[str, ...]]] = {}
@@ -204,6 +208,10 @@ class Language(ABC):
     @abstractmethod
     def and_fraction(self, whole: int, above: int, below: int) -> str | None:
         """A whole number and a fraction."""
+
+    def half_of(self, where: Around) -> str:
+        """A half of the noun that follows; empty if it is said like any fraction."""
+        return ""
 
     def over(self, above: int, below: int) -> str:
         """Two numbers with a slash that is no plain fraction: a rating or a share."""

@@ -6,10 +6,11 @@ import re
 
 from segmenter.verbalise.language import Language
 
+_GLUED = re.compile(r"[A-Za-z0-9\u00c0-\u04ff]")
 _RUN = re.compile(r"[+(]?[0-9][0-9()./\- \u00a0]{4,24}")
 _WORDS = re.compile(
     r"(?:\b(?:tel|tél|тел|phone|telephone|telefon\w*|téléphone|teléfono|telefone|call|dial|fax|hotline|whatsapp|handy"
-    r"|mobile|cell|móvil|celular|cellulare|numéro|номер|телефон\w*|звоните)\b|电话|電話|手机|致电|拨打|전화\w*)"
+    r"|mobile|cell|móvil|celular|cellulare|numéro|номер|телефон\w*|звоните|llame|llama|llamar|appelez|chiama|chiami|ligue)\b|电话|電話|手机|致电|拨打|전화\w*)"
     r"[.:：]?\s{0,2}(?:\b(?:is|us|at|on|me|number|nummer|unter|al|au|ao|по|ist|es|est)\b[:：]?\s{0,2}|번호[는:]?\s?|番号[は:]?\s?|[是为:]){0,2}$",
     re.IGNORECASE,
 )
@@ -35,10 +36,10 @@ def phone_end(text: str, start: int, language: Language) -> int:
 
 def _is_phone(written: str, before: str, language: Language) -> bool:
     digits = sum(map(str.isdecimal, written))
-    if before[-1:].isalnum() or not 3 <= digits <= 15:
+    if not 5 <= digits <= 15 or _GLUED.match(before[-1:]):
         return False
     if _WORDS.search(before):
-        return digits >= 5
+        return True
     if written[0] == "+":
         return digits >= 8 and "." not in written
     if _AMERICAN.match(written) or _TRUNK.match(written) or _CHINESE.match(written):
@@ -52,13 +53,11 @@ def _is_phone(written: str, before: str, language: Language) -> bool:
 def phone_words(written: str, language: Language) -> str:
     """Digit by digit (or in pairs), with a pause between the groups as written."""
     groups = re.findall(r"[0-9]+", written)
-    if language.pair_phones and all(len(group) == 2 for group in groups[1:]):
-        said = [_pair(group, language) for group in groups]
-    else:
-        said = [language.dialled(group) for group in groups]
+    say = _pair if language.pair_phones else Language.dialled
+    said = [say(language, group) for group in groups]
     words = language.pause.join(said)
     return language.join(language.plus, words) if written[0] == "+" else words
 
 
-def _pair(group: str, language: Language) -> str:
-    return language.digits(group) if group[0] == "0" or len(group) != 2 else language.plain(int(group))
+def _pair(language: Language, group: str) -> str:
+    return language.dialled(group) if group[0] == "0" or len(group) != 2 else language.plain(int(group))

@@ -129,10 +129,11 @@ class _Out:
         words = words.removesuffix(GLUE)
         if not words:
             return
-        if self._joins(self._last) and words[0].isalnum():
+        if self._joins(self._last) and words[0].isalnum() and self._last not in self._language.no_blank_after:
             words = f" {words}"
         self.copy(words)
-        if not glued and following.isalpha() and self._joins(following) and words[-1].isalnum():
+        apart = following.isalpha() and following not in self._language.no_blank_before
+        if not glued and apart and self._joins(following) and words[-1].isalnum():
             self.copy(" ")
 
     def _joins(self, neighbour: str) -> bool:

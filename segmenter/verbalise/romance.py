@@ -52,6 +52,12 @@ class Romance(Language):
         part = self.parts.get(below) or spell(self.locale, below, *self.part_rules)
         return f"{self.counted(above)} {part if above == 1 else self.plural_part(part)}"
 
+    def half_of(self, where: Around) -> str:
+        noun = where.next
+        if not noun or noun.lower() in self.function_words or noun[0].isupper():
+            return ""
+        return f"{self.half[:-1]}a" if self.is_feminine(noun) else self.half
+
     def and_fraction(self, whole: int, above: int, below: int) -> str | None:
         part = self.half if (above, below) == (1, 2) else self.fraction(above, below)
         return f"{self.plain(whole)} {self.conjunction} {part}"

@@ -23,6 +23,10 @@ VULGAR = {
 
 _DASH = r"[ \u00a0\u202f]?[–—〜～~-][ \u00a0\u202f]?"
 _DIGITS = re.compile(r"[0-9]{1,15}(?![0-9])")
+_SCIENTIFIC = re.compile(r"([1-9])(?:\.([0-9]{1,9}))?[eE]([-−])?\+?([0-9]{1,3})(?![0-9A-Za-z])")
+_RAISED = re.compile(r"\^([-−])?([0-9]{1,6})(?![0-9])")
+_RATED = re.compile(r"([0-9]{1,3}[.,][0-9]{1,2})/([0-9]{1,3})(?![0-9/])")
+_UNTIL = re.compile(r"(?:[ap]\.?m\.?|h|Uhr)[ \u00a0]?$", re.IGNORECASE)
 _LONG = re.compile(r"[0-9]{16,}")
 _ISO_DATE = re.compile(r"(?P<year>[12][0-9]{3})-(?P<month>0[1-9]|1[0-2])-(?P<day>[0-2][0-9]|3[01])(?![0-9-])")
 _DATE = re.compile(r"([0-9]{1,2})([./-])([0-9]{1,2})\2([12][0-9]{3}|[0-9]{2})(?![0-9]|[./-][0-9])")
@@ -63,15 +67,16 @@ class Rules:
             rf"(?:(?<![A-Za-z])(?:{CODE})|{SIGN})[ \u00a0\u202f]?[0-9]"
             rf"|(?<![^\W\d_])(?:{language.number_signs}|№|#|§§?)[ \u00a0\u202f]?[0-9]"
             rf"|[-−–+±~≈<>≤≥=×÷*·/][ \u00a0\u202f]?(?:(?:{SIGN})?[0-9])"
-            rf"|\([0-9]|[0-9]|[{vulgar}]|(?<![^\W_])(?:[a-ln-zA-Z])[²³]|%s" % "(?<=[0-9])[²³]"
+            rf"|\^[-−]?[0-9]|\([0-9]|[0-9]|[{vulgar}]|(?<![^\W_])(?:[a-ln-zA-Z])[²³]|%s" % "(?<=[0-9])[²³]"
         )
         self._of_digits: tuple[Callable[[str, int], Reading | None], ...] = (
-            self._long, self._phone, self._own(language.first_forms), self._dates, self._times, self._dotted,
-            self._slashes, self._sizes, self._ranges, self._vulgar_fraction, self._glued, self._quantity,
+            self._long, self._scientific, self._phone, self._own(language.first_forms), self._dates, self._times,
+            self._dotted, self._slashes, self._sizes, self._ranges, self._vulgar_fraction, self._glued, self._quantity,
             self._hyphened, self._own(language.late_forms), self._bare,
         )  # fmt: skip
         self._of_signs: tuple[Callable[[str, int], Reading | None], ...] = (
-            self._power_of_letter, self._phone, self._sign_of_number, self._amount, self._sign, self._vulgar_fraction,
+            self._power_of_letter, self._raised, self._phone, self._sign_of_number, self._amount, self._sign,
+            self._vulgar_fraction,
         )  # fmt: skip
 
     def read(self, text: str, start: int) -> Reading | None:
@@ -115,6 +120,19 @@ class Rules:
         gap = self._language.point_word
         return found.end(), self._language.join(*_between(map(self._part, found[0].split(".")), gap))
 
+    def _scientific(self, text: str, start: int) -> Reading | None:
+        found = _SCIENTIFIC.match(text, start)
+        if not found:
+            return None
+        language = self._language
+        power = language.raised.format(language.join(language.minus if found[3] else "", language.plain(int(found[4]))))
+        return found.end(), language.join(
+            language.number(Number(found[1], found[2] or "", "."), Around("", "")),
+            language.times,
+            language.plain(10),
+            power,
+        )
+
     def _value_of_groups(self, text: str, start: int, end: int) -> bool:
         found = self._number.match(text, start)
         return found is not None and found.end() >= end
@@ -145,6 +163,14 @@ class Rules:
             return None
         return found.end(), self._language.number_word if found[1] else self._language.section_word
 
+    def _raised(self, text: str, start: int) -> Reading | None:
+        found = _RAISED.match(text, start)
+        if not found:
+            return None
+        language = self._language
+        power = language.join(language.minus if found[1] else "", self._part(found[2]))
+        return found.end(), f" {language.raised.format(power)}" if language.spaced else language.raised.format(power)
+
     def _sign(self, text: str, start: int) -> Reading | None:
         found = _SIGNS.match(text, start)
         if not found:
@@ -155,6 +181,8 @@ class Rules:
         words = kind(text, sign, start, end)
         if words:
             return end, words
+        if sign in "-–" and _UNTIL.search(text[max(0, start - 6) : start]):
+            return end, f" {self._language.to} " if self._language.spaced else self._language.to
         return start + 1, " " if sign == "-" and text[start - 1 : start].isalpha() else sign
 
     def _operator(self, text: str, sign: str, start: int, end: int) -> str:
@@ -237,7 +265,8 @@ class Rules:
             if found := pattern.match(text, start):
                 year, month, day = (int(found[name]) for name in ("year", "month", "day"))
                 if 1 <= day <= 31:
-                    return found.end(), language.date(year, month, day, around(text, start, found.end()))
+                    end = found.end() + (text[found.end() : found.end() + 1] == "T")
+                    return end, language.date(year, month, day, around(text, start, found.end()))
         found = _DATE.match(text, start)
         if not found:
             return None
@@ -265,7 +294,7 @@ class Rules:
     def _clock(self, hour: str, minute: str, second: str | None, where: Around) -> str:
         language = self._language
         said = language.clock(int(hour), int(minute), where)
-        if not second:
+        if not second or not int(second):
             return said
         if not int(minute):
             said = language.join(said, language.plain(0))
@@ -283,10 +312,17 @@ class Rules:
         if (found := _MIXED.match(text, start)) and int(found[2]) < int(found[3]):
             words = language.and_fraction(int(found[1]), int(found[2]), int(found[3]))
             return (found.end(), words) if words else None
+        if found := _RATED.match(text, start):
+            rating = language.number(self._value(found[1]), Around("", ""))
+            return found.end(), language.join(rating, language.out_of or language.ratio, language.plain(int(found[2])))
         found = _SLASH.match(text, start)
         if not found:
             return None
         above, below = int(found[1]), int(found[2])
+        if (above, below) == (1, 2) and (half := language.half_of(around(text, start, found.end()))):
+            return found.end(), half
+        if above == below == 50:
+            return found.end(), language.join(language.plain(50), language.plain(50))
         small = 0 < above < below and (below <= 9 or (above == 1 and below in (10, 100, 1000)))
         words = language.fraction(above, below) if small else language.over(above, below)
         return (found.end(), words) if words else None
@@ -299,7 +335,8 @@ class Rules:
         if found[1]:
             words = self._language.and_fraction(int(found[1]), above, below)
         else:
-            words = self._language.fraction(above, below)
+            half = self._language.half_of(around(text, start, found.end())) if below == 2 else ""
+            words = half or self._language.fraction(above, below)
         return (found.end(), words) if words else None
 
     def _sizes(self, text: str, start: int) -> Reading | None:

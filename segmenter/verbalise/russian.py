@@ -62,9 +62,10 @@ class Russian(Language):
     about, less, more, at_most, at_least = "примерно", "меньше", "больше", "не больше", "не меньше"
     number_word, section_word, number_signs = "номер", "параграф", r"[Нн]\.(?=[ \u00a0]?[0-9])"
     times, divided, equals, by = "умножить на", "разделить на", "равно", "на"
-    to, ratio, out_of, per = "до", "к", "из", "в"
+    to, ratio, out_of = "до", "к", "из"
     percent, per_mille = "процент", "промилле"
     squared, cubed = "в квадрате", "в кубе"
+    raised = "в степени {}"
     multipliers: ClassVar[Mapping[str, tuple[str, ...]]] = {
         **dict.fromkeys(("тыс", *_THOUSANDS), _THOUSANDS),
         **dict.fromkeys(("млн", *_MILLIONS), _MILLIONS),
@@ -92,6 +93,10 @@ class Russian(Language):
                 self._ending,
             ),
             (re.compile(r"([0-9]{1,3})-(?=[а-яё]{4})"), self._compound),
+            (
+                re.compile(r"([1-9][0-9]?)(?=[ \u00a0](?:этаже|месте|классе|курсе|уровне)\b)"),
+                lambda found, _: self._ordinal(int(found[1]), "masculine-locative"),
+            ),
         )
 
     @cached_property
@@ -158,6 +163,9 @@ class Russian(Language):
         if words := special.get((above, below)):
             return words
         return f"{self.counted(above, True)} {self._ordinal(below, 'feminine' if above == 1 else 'plural-genitive')}"
+
+    def half_of(self, where: Around) -> str:
+        return "половина" if where.next and where.next[0].islower() else ""
 
     def and_fraction(self, whole: int, above: int, below: int) -> str | None:
         if (above, below) == (1, 2):
