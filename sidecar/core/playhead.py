@@ -1,0 +1,165 @@
+"""What has been sent of a reply and what of it has been heard: samples, words, and the text up to a moment.
+
+Pure. Told of segments and of the samples that left; asked what a listener who stopped at ``played_ms`` has heard. Heard
+text is a prefix of the reply's text, ends with a whole word, and never holds a word whose sound was not sent.
+"""
+
+from __future__ import annotations
+
+import math
+from bisect import bisect_right
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from sidecar.core.word_times import Loudness, WordTime, word_times, words_of
+from sidecar.faults import BadRequest
+
+SAMPLES_PER_MS = 24
+USUAL_WEIGHT_PER_S = 17.0
+"""Letters a second (see ``word_times``) of a voice that has not yet spoken a whole segment: quick, so that none is
+claimed too early."""
+
+
+@dataclass(frozen=True, slots=True)
+class Heard:
+    """``text`` is what sounded whole by ``played_ms``, ``chars`` its length in the reply's own text."""
+
+    played_ms: int
+    text: str
+    chars: int
+
+
+@dataclass(slots=True)
+class _Now:
+    """The segment that is being sent."""
+
+    text: str
+    spoken: str
+    at_char: int
+    at_sample: int
+    loudness: Loudness
+    text_chars: int | None = None
+
+
+class Playhead:
+    """The sound of one reply, in the order in which it is sent."""
+
+    def __init__(self) -> None:
+        self._text = ""
+        self._sent_samples = 0
+        self._end_ms: list[int] = []
+        self._end_char: list[int] = []
+        self._now: _Now | None = None
+        self._weight = 0.0
+        self._weighed_s = 0.0
+
+    # ------------------------------------------------------------ told
+    def wrote(self, text: str) -> None:
+        """More of the reply's text, as the client has been shown it."""
+        self._text += text
+
+    def began(self, start: int, end: int, spoken: str) -> None:
+        """A segment begins to sound: ``start..end`` of the reply's text, said as ``spoken``."""
+        self._now = _Now(self._text[start:end], spoken, start, self._sent_samples, Loudness())
+
+    def sent(self, pcm: NDArray[np.float32], text_chars: int | None = None) -> None:
+        """Samples left for the listener, of the segment that began last or of a pause between two.
+
+        ``text_chars``: how many characters of the segment the engine had taken in by then.
+        """
+        self._sent_samples += len(pcm)
+        if self._now is not None:
+            self._now.loudness.feed(pcm)
+            self._now.text_chars = text_chars
+
+    def ended(self) -> list[WordTime]:
+        """The segment has been sent whole. Its words, at their places in the reply's text and in its sound."""
+        now, self._now = self._now, None
+        if now is None:
+            return []
+        times = _placed(now)
+        self._weight += sum(word.weight for word in words_of(now.text))
+        self._weighed_s += float(now.loudness.active().sum()) * 0.02
+        for time in times:
+            self._end_ms.append(time.end_ms)
+            self._end_char.append(time.end)
+        return times
+
+    def abandoned(self) -> None:
+        """The segment will not be sent to its end: only words that surely sounded count."""
+        now = self._now
+        if now is not None:
+            self._note_partial(now)
+            self._now = None
+
+    # ------------------------------------------------------------ asked
+    @property
+    def sent_ms(self) -> int:
+        """How much sound has left."""
+        return self._sent_samples // SAMPLES_PER_MS
+
+    def heard(self, played_ms: float | None = None) -> Heard:
+        """What a listener has heard who stopped at ``played_ms`` (None: of all that was sent).
+
+        Values beyond what was sent, and negative ones, are clamped.
+        """
+        until_ms = self.sent_ms if played_ms is None else int(min(max(played_ms, 0), self.sent_ms))
+        ends_ms, ends_char = self._end_ms, self._end_char
+        if self._now is not None:
+            partial_ms, partial_char = self._partial(self._now)
+            ends_ms, ends_char = [*ends_ms, *partial_ms], [*ends_char, *partial_char]
+        at = bisect_right(ends_ms, until_ms)
+        chars = ends_char[at - 1] if at else 0
+        return Heard(until_ms, self._text[:chars], chars)
+
+    def _partial(self, now: _Now) -> tuple[list[int], list[int]]:
+        """Ends of the words of a segment whose sound is not complete: reckoned by the pace so far."""
+        pace = self._weight / self._weighed_s if self._weighed_s > 1.0 else USUAL_WEIGHT_PER_S
+        active = now.loudness.active()
+        reached = np.cumsum(active) * 0.02 * pace
+        start_ms = now.at_sample // SAMPLES_PER_MS
+        ends_ms, ends_char, weight = [], [], 0.0
+        taken = len(now.text) if now.text_chars is None else math.floor(_share(now) * len(now.text))
+        for word in words_of(now.text):
+            weight += word.weight
+            if not len(reached) or weight > reached[-1] or word.end > taken:
+                break
+            ends_ms.append(start_ms + (int(np.searchsorted(reached, weight)) + 1) * 20)
+            ends_char.append(now.at_char + word.end)
+        return ends_ms, ends_char
+
+    def _note_partial(self, now: _Now) -> None:
+        ends_ms, ends_char = self._partial(now)
+        self._end_ms += ends_ms
+        self._end_char += ends_char
+
+
+def _share(now: _Now) -> float:
+    """The share of the segment's words that the engine had taken in."""
+    return min(1.0, (now.text_chars or 0) / max(1, len(now.spoken)))
+
+
+def _placed(now: _Now) -> list[WordTime]:
+    start_ms = now.at_sample // SAMPLES_PER_MS
+    return [
+        WordTime(
+            time.word,
+            now.at_char + time.start,
+            now.at_char + time.end,
+            start_ms + time.start_ms,
+            start_ms + time.end_ms,
+        )
+        for time in word_times(now.text, now.loudness)
+    ]
+
+
+def played_ms(value: Any) -> float | None:
+    """A client's ``played_ms``: None where it says nothing. Raises ``BadRequest`` for what is no finite number."""
+    if value is None:
+        return None
+    if isinstance(value, bool) or not isinstance(value, int | float) or not math.isfinite(value):
+        raise BadRequest("played_ms must be a number of milliseconds.", param="played_ms")
+    return float(value)
