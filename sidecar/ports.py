@@ -8,10 +8,13 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Protocol
+from typing import Any, Literal, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
+
+from voices.anchor import SpeakerAnchor
+from voices.carry import Carry
 
 Pcm = NDArray[np.float32]
 """Mono samples in [-1, 1], shape ``(samples,)`` float32."""
@@ -21,6 +24,21 @@ SAMPLE_RATE_HZ = 24_000
 
 FRAME_SAMPLES = 1_920
 """Samples of one codec frame (80 ms): the unit in which output is counted."""
+
+Codes = NDArray[np.int16]
+"""Codec frames, shape ``(frames, 16)`` int16."""
+
+Output = Literal["pcm", "codes", "both"]
+"""What an engine gives of an utterance."""
+
+MAX_UNREAD_CHARS = 16_384
+"""Characters of a live text that may wait for the engine to read them."""
+
+MAX_LIVE_CHARS = 262_144
+"""Characters of a whole live text."""
+
+MAX_CLIP_S = 60.0
+"""The longest recording of a voice that is encoded."""
 
 
 # ---------------------------------------------------------------- Engine
@@ -37,6 +55,9 @@ class EngineVoice:
 class EngineTraits:
     """What an engine can do. The sidecar asks these, never the engine's class.
 
+    ``clone_widths``: widths of the speaker embeddings it takes as an anchor (none: no anchors); ``anchor_codes``: an
+    anchor's reference codes have an effect too. ``live_text``: takes texts that are still coming. ``codes_out``: gives
+    the codec frames beside or instead of samples. ``carry``: what was said before shapes what is said now.
     ``tasks``, as Qwen3-TTS names them: ``CustomVoice`` (voices of its own), ``Base`` (clones), ``VoiceDesign``.
     """
 
@@ -54,15 +75,23 @@ class EngineTraits:
     tasks: tuple[str, ...] = ("CustomVoice",)
     more_voices: str = ""
     """A sentence on how to get more voices, for error messages."""
+    anchor_codes: bool = False
+    codec_id: str = ""
+    """Names the weights of the decoder that its codec frames are for: equal ids, equal sound."""
 
 
 @dataclass(frozen=True, slots=True)
 class Utterance:
     """What an engine is asked to say.
 
-    ``voice`` is one of the engine's voices; ``speaker_embedding`` takes its place, in one of ``clone_widths``.
-    ``language`` is an ISO 639-1 code, or None to detect it from the text. ``max_frames`` caps the audio length (frames
-    of 80 ms). Same utterance, same engine build: same samples.
+    ``voice`` is one of the engine's voices; ``anchor`` takes its place, its embedding in one of ``clone_widths`` (its
+    codes are left out by engines without ``anchor_codes``). ``carry`` is what the voice has said just before: context
+    that is not heard again (left out by engines without the trait). ``language`` is an ISO 639-1 code, or None to
+    detect it from the text. ``max_frames`` caps the audio length (frames of 80 ms). ``output``: samples, codec frames
+    or both. ``live``: ``text``, perhaps empty, is only the beginning; ``Speaking.append`` and ``finish`` follow.
+
+    Same utterance, same engine build: same samples and codes, however the text of a live one arrives. A live text may
+    sound unlike the same text given whole.
     """
 
     text: str
@@ -72,15 +101,31 @@ class Utterance:
     instructions: str = ""
     max_frames: int | None = None
     first_chunk_frames: int | None = None
-    speaker_embedding: tuple[float, ...] | None = None
+    anchor: SpeakerAnchor | None = None
+    carry: Carry | None = None
+    output: Output = "pcm"
+    live: bool = False
 
 
 @dataclass(frozen=True, slots=True)
 class AudioChunk:
-    """PCM that leaves the engine: ``pcm`` at 24 kHz, whose first sample has index ``first_sample``."""
+    """What leaves the engine: ``pcm`` at 24 kHz, whose first sample has index ``first_sample``.
+
+    ``codes (frames, 16)`` are there if asked for; where only they are, ``pcm`` is empty and ``first_sample`` counts
+    1,920 samples for each frame all the same. ``text_chars``: characters of the utterance's text that the engine had
+    taken in when the chunk's last frame was made. Nothing of the text behind them can have sounded by then, which
+    gives word times a bound; never falls from chunk to chunk. None where the engine cannot tell.
+    """
 
     pcm: Pcm
     first_sample: int
+    codes: Codes | None = None
+    text_chars: int | None = None
+
+    @property
+    def samples(self) -> int:
+        """Samples that the chunk stands for, in ``pcm`` or as codes."""
+        return len(self.pcm) or (0 if self.codes is None else len(self.codes) * FRAME_SAMPLES)
 
 
 class Speaking(Protocol):
@@ -92,12 +137,23 @@ class Speaking(Protocol):
 
     @property
     def text_tokens(self) -> int:
-        """Number of text tokens the engine counts for this utterance."""
+        """Number of text tokens the engine counts for this utterance; of a live one, those known so far."""
+
+    def append(self, text: str) -> None:
+        """More of a live text. Never waits; without effect once the utterance is over.
+
+        Raises ``TooLarge``, taking nothing, when more than ``MAX_UNREAD_CHARS`` would wait to be read or the text
+        become longer than ``MAX_LIVE_CHARS``; ``RuntimeError`` when the utterance is not live or finished.
+        """
+
+    def finish(self) -> None:
+        """The live text is complete. Never waits, idempotent. Raises ``RuntimeError`` when it is not live."""
 
     def chunks(self) -> AsyncIterator[AudioChunk]:
         """Yield chunks in order, without gaps; to be iterated once. At least one non-empty chunk or a fault.
 
-        Raises ``EngineFault``. A reader that does not ask for the next chunk pauses the row.
+        Raises ``EngineFault``; ``BadRequest`` when a live text ends with nothing to say. A reader that does not ask
+        for the next chunk pauses the row.
         """
 
     def cancel(self) -> None:
@@ -126,8 +182,18 @@ class Engine(Protocol):
     async def open(self, utterance: Utterance) -> Speaking:
         """Begin to speak. Waits (bounded) for a free row.
 
-        Raises ``UnknownVoice``, ``UnsupportedLanguage``, ``UnsupportedByEngine``, ``EngineOverloaded``,
-        ``EngineLost``, ``EngineFault``.
+        Raises ``UnknownVoice``, ``UnsupportedLanguage``, ``UnsupportedByEngine`` (a trait is missing), ``BadRequest``
+        (an anchor or carry of the wrong form, a text that cannot be said), ``TooLarge`` (a live text that begins with
+        more than may wait), ``EngineOverloaded``, ``EngineLost``, ``EngineFault``.
+        """
+
+    async def encode_voice(self, pcm: Pcm, transcript: str | None) -> SpeakerAnchor:
+        """The speaker of a recording at 24 kHz, of a width this engine takes; speech goes on meanwhile.
+
+        With a ``transcript`` that is not blank, and the trait ``anchor_codes``, also the recording's codes. The same
+        recording gives the same anchor. Raises ``BadRequest`` with ``param`` ``ref_audio`` (samples that are no sound,
+        too short, longer than ``MAX_CLIP_S``, or than anchors hold codes for) or ``ref_text`` (too long),
+        ``UnsupportedByEngine`` when the engine takes no anchors, ``EngineOverloaded``, ``EngineLost``, ``EngineFault``.
         """
 
     async def health(self) -> EngineHealth:
@@ -309,6 +375,20 @@ class AudioCodec(Protocol):
 
         ``streaming``: every byte can be sent when it is ready; a WAV then has 0xFFFFFFFF for its sizes. Otherwise
         the bytes together are a complete file with true sizes. Raises ``UnsupportedFormat``.
+        """
+
+
+# ---------------------------------------------------------------- ClipReader
+class ClipReader(Protocol):
+    """Recordings of voices as users send them: files of any usual format, or words that say where one is."""
+
+    async def read(self, data: bytes, param: str) -> Pcm:
+        """A file as 24 kHz mono. Raises ``TooLarge``, ``BadRequest`` (with ``param``), ``TooBusy``."""
+
+    async def load(self, source: str, param: str) -> Pcm:
+        """The same from a data URL, bare base64, or (where allowed) an https URL.
+
+        Raises what ``read`` raises; ``BadRequest`` for other schemes and for what cannot be fetched.
         """
 
 

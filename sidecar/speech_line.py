@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections import deque
-from collections.abc import AsyncGenerator, Callable
+from collections.abc import AsyncGenerator, Callable, Sequence
 from contextlib import aclosing
 from dataclasses import dataclass
 from types import TracebackType
@@ -109,10 +109,10 @@ async def checked_chunks(
                 raise EngineLost("The speech engine stopped answering.") from None
             if not np.isfinite(chunk.pcm).all():
                 raise EngineFault("The speech engine produced invalid audio.")
-            samples += len(chunk.pcm)
+            samples += chunk.samples
             if max_samples is not None and samples > max_samples:
                 raise EngineFault("The speech engine did not come to an end.")
-            if len(chunk.pcm):
+            if chunk.samples:
                 yield chunk
         if samples == 0:
             raise EngineFault("The speech engine produced no audio.")
@@ -120,6 +120,17 @@ async def checked_chunks(
         speaking.cancel()
         if isinstance(source, AsyncGenerator):
             await source.aclose()
+
+
+def _joined(chunks: Sequence[AudioChunk]) -> AudioChunk:
+    """Chunks that follow one another as one."""
+    codes = [chunk.codes for chunk in chunks if chunk.codes is not None]
+    return AudioChunk(
+        np.concatenate([chunk.pcm for chunk in chunks]),
+        chunks[0].first_sample,
+        np.concatenate(codes) if codes else None,
+        chunks[-1].text_chars,
+    )
 
 
 class _Track(Generic[Ticket]):
@@ -144,22 +155,21 @@ class _Track(Generic[Ticket]):
         return self._cancelled
 
     async def put(self, chunk: AudioChunk) -> None:
-        while self.held_samples and self.held_samples + len(chunk.pcm) > self.limits.held_samples:
+        while self.held_samples and self.held_samples + chunk.samples > self.limits.held_samples:
             self.room.clear()
             await self.room.wait()
         self.chunks.append((chunk, asyncio.get_running_loop().time()))
-        self.held_samples += len(chunk.pcm)
+        self.held_samples += chunk.samples
         self.changed.set()
 
     def take(self) -> tuple[AudioChunk, float]:
         """All that waits here as one chunk, and since when its beginning has: many small ones cost more to send."""
         chunk, arrived_s = self.chunks.popleft()
         if self.chunks:
-            pcm = np.concatenate([chunk.pcm, *(later.pcm for later, _ in self.chunks)])
-            chunk = AudioChunk(pcm, chunk.first_sample)
+            chunk = _joined([chunk, *(later for later, _ in self.chunks)])
             self.chunks.clear()
         self.held_samples = 0
-        self.samples_read += len(chunk.pcm)
+        self.samples_read += chunk.samples
         self.room.set()
         return chunk, arrived_s
 

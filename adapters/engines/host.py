@@ -19,20 +19,25 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Literal
 
+from adapters.engines.anchors import checked_clip
+from adapters.engines.host_clip import HostedClip
 from adapters.engines.host_speaking import HostedSpeaking
 from adapters.engines.host_wire import (
     WireError,
     fault_from_json,
     pack,
     read,
-    samples_from_bytes,
     traits_from_json,
 )
-from sidecar.faults import EngineFault, EngineLost, Fault, TooLarge
-from sidecar.ports import FRAME_SAMPLES, Clock, EngineHealth, EngineTraits, Utterance
+from sidecar.faults import EngineFault, EngineLost, EngineOverloaded, Fault, TooLarge, UnsupportedByEngine
+from sidecar.ports import FRAME_SAMPLES, Clock, EngineHealth, EngineTraits, Pcm, Utterance
+from voices.anchor import SpeakerAnchor
 
 _log = logging.getLogger(__name__)
 
+
+MAX_CLIPS = 9
+"""Recordings that are encoded or wait for it."""
 
 HUGE_PAGES = {"GLIBC_TUNABLES": "glibc.malloc.hugetlb=1"}
 """Makes glibc ask for huge pages: one int8 row is computed a seventh faster when its weights lie in them."""
@@ -71,7 +76,7 @@ class HostSettings:
 
 
 class HostedEngine:
-    """See ``sidecar.ports.Engine``; also ``open_live`` where the engine has it. Lives in one event loop."""
+    """See ``sidecar.ports.Engine``. Lives in one event loop."""
 
     def __init__(
         self, factory: str, settings: Mapping[str, Any], clock: Clock, host: HostSettings | None = None
@@ -85,7 +90,7 @@ class HostedEngine:
         self._traits: EngineTraits | None = None
         self._state: Literal["new", "starting", "running", "restarting", "down", "closed"] = "new"
         self._reason = "not running"
-        self._calls: dict[int, HostedSpeaking] = {}
+        self._calls: dict[int, HostedSpeaking | HostedClip] = {}
         self._next_id = 1
         self._crashes: deque[float] = deque()
         self._supervisor: asyncio.Task[None] | None = None
@@ -125,15 +130,28 @@ class HostedEngine:
 
     async def open(self, utterance: Utterance) -> HostedSpeaking:
         """See ``Engine.open``; while the process is started anew this waits for it, bounded."""
-        return await self._open(HostedSpeaking(self, self._id(), utterance, live=False))
+        call = HostedSpeaking(self, self._id(), utterance)
+        await self._ask(call)
+        return call
 
-    async def open_live(self, utterance: Utterance) -> HostedSpeaking:
-        """Begin to speak a text that is still coming; raises ``UnsupportedByEngine`` if the engine cannot."""
-        return await self._open(HostedSpeaking(self, self._id(), utterance, live=True))
+    async def encode_voice(self, pcm: Pcm, transcript: str | None) -> SpeakerAnchor:
+        """See ``Engine.encode_voice``; while the process is started anew this waits for it, bounded."""
+        if not self.traits.clone_widths:
+            raise UnsupportedByEngine("This speech engine cannot clone voices.", param="ref_audio")
+        clip, said = checked_clip(pcm, transcript, min_samples=1)
+        if sum(isinstance(call, HostedClip) for call in self._calls.values()) >= MAX_CLIPS:
+            raise EngineOverloaded("Too many recordings wait to be encoded; try again shortly.", retry_after_s=5.0)
+        call = HostedClip(self, self._id(), clip, said)
+        try:
+            async with asyncio.timeout(self._host.silent_after_s):
+                await self._ask(call)
+        except TimeoutError:
+            raise EngineLost("The speech engine takes too long over this recording.", retry_after_s=5.0) from None
+        return call.opened.result()
 
     async def health(self) -> EngineHealth:
         """Not ok while the process starts or is started anew, and when it stays down."""
-        active = sum(call.opened.done() for call in self._calls.values())
+        active = sum(call.holds_row for call in self._calls.values())
         return EngineHealth(self._state == "running", "" if self._state == "running" else self._reason, active)
 
     async def close(self) -> None:
@@ -159,20 +177,20 @@ class HostedEngine:
         if self._writer is not None and self._state == "running" and not self._writer.is_closing():
             self._writer.write(pack(header))
 
-    def leave(self, call: HostedSpeaking) -> None:
-        """The utterance is over."""
-        self._calls.pop(call.id, None)
+    def leave(self, id: int) -> None:
+        """What was asked under this number is over."""
+        self._calls.pop(id, None)
 
     # ------------------------------------------------------------ inside
     def _id(self) -> int:
         self._next_id += 1
         return self._next_id
 
-    async def _open(self, call: HostedSpeaking) -> HostedSpeaking:
+    async def _ask(self, call: HostedSpeaking | HostedClip) -> None:
         if self._state in ("new", "starting", "closed", "down"):
             raise EngineLost(f"The speech engine is not available: {self._reason}.", retry_after_s=5.0)
         try:
-            message = pack(call.message())
+            message = call.message()
         except ValueError as error:
             raise TooLarge("The text is too long.", param="input") from error
         self._calls[call.id] = call
@@ -186,7 +204,6 @@ class HostedEngine:
         except BaseException:
             call.cancel()
             raise
-        return call
 
     async def _supervise(self, ready: asyncio.Future[None]) -> None:
         restarts = 0
@@ -237,8 +254,8 @@ class HostedEngine:
             if not ready.done():
                 ready.set_result(None)
             for call in list(self._calls.values()):
-                self.send(call.message())
-                call.repeat_text()
+                writer.write(call.message())
+                call.again()
             watchdog = asyncio.ensure_future(self._watch())
             listening = asyncio.ensure_future(self._listen(reader))
             try:
@@ -323,7 +340,7 @@ class HostedEngine:
                     if not header.get("ok"):
                         return f"it is not well: {header.get('reason')}"
                 elif (call := self._calls.get(header.get("id", 0))) is not None:
-                    call.hear(header, samples_from_bytes(body))
+                    call.hear(header, body)
         except (WireError, KeyError, TypeError, ValueError) as error:
             return f"it sent something unreadable ({type(error).__name__})"
         return None

@@ -23,14 +23,16 @@ from typing import Any
 from adapters.engines.host_wire import (
     Message,
     WireError,
+    anchor_to_json,
+    chunk_to_wire,
     fault_to_json,
     pack,
     read,
-    samples_to_bytes,
+    samples_from_bytes,
     traits_to_json,
     utterance_from_json,
 )
-from sidecar.faults import BadRequest, ConfigError, EngineFault, Fault, UnsupportedByEngine
+from sidecar.faults import BadRequest, ConfigError, EngineFault, Fault
 from sidecar.ports import AudioChunk, Engine, Speaking
 
 _log = logging.getLogger(__name__)
@@ -78,6 +80,7 @@ class Child:
         self._writer = writer
         self._engine: Engine | None = None
         self._voices: dict[int, _Voice] = {}
+        self._clips: dict[int, asyncio.Task[None]] = {}
         self._window = 1
         self._tasks: set[asyncio.Task[None]] = set()
 
@@ -120,6 +123,8 @@ class Child:
         for voice in self._voices.values():
             if voice.task is not None:
                 voice.task.cancel()
+        for clip in list(self._clips.values()):
+            clip.cancel()
         if engine is not None:
             await engine.close()
         await self._flush()
@@ -135,6 +140,11 @@ class Child:
         elif op == "open":
             voice = self._voices[id] = _Voice(self._window)
             voice.task = self._background(self._speak(id, voice, header))
+        elif op == "encode":
+            clip = self._clips[id] = self._background(self._encode(id, header, message[1]))
+            clip.add_done_callback(lambda _: self._clips.pop(id, None))
+        elif op == "cancel" and id in self._clips:
+            self._clips[id].cancel()
         elif (voice_ := self._voices.get(id)) is None:
             return  # it has ended; the message was on its way
         elif op == "credit":
@@ -142,7 +152,7 @@ class Child:
         elif op == "cancel":
             self._cancel(id, voice_)
         elif op in ("append", "finish"):
-            self._text(voice_, str(op), str(header.get("text", "")))
+            self._text(id, voice_, str(op), str(header.get("text", "")))
 
     def _background(self, work: Any) -> asyncio.Task[None]:
         task: asyncio.Task[None] = asyncio.ensure_future(work)
@@ -157,14 +167,29 @@ class Child:
         if voice.task is not None:
             voice.task.cancel()
 
-    def _text(self, voice: _Voice, op: str, text: str) -> None:
-        speaking: Any = voice.speaking
-        if speaking is None:
+    def _text(self, id: int, voice: _Voice, op: str, text: str) -> None:
+        if voice.speaking is None:
             voice.early.append((op, text))
-        elif op == "append":
-            speaking.append(text)
-        else:
-            speaking.finish()
+            return
+        try:
+            if op == "append":
+                voice.speaking.append(text)
+            else:
+                voice.speaking.finish()
+        except Fault as fault:
+            self._send({"op": "fault", "id": id, "fault": fault_to_json(fault)})
+            self._cancel(id, voice)
+
+    async def _encode(self, id: int, header: Mapping[str, Any], body: bytes) -> None:
+        try:
+            if self._engine is None:
+                raise EngineFault("The speech engine is not running.")
+            anchor = await self._engine.encode_voice(samples_from_bytes(body), str(header["transcript"]))
+            self._send({"op": "encoded", "id": id, "anchor": anchor_to_json(anchor)})
+        except Exception as error:
+            if not isinstance(error, Fault):
+                _log.exception("a recording could not be encoded")
+            self._send({"op": "fault", "id": id, "fault": fault_to_json(error)})
 
     async def _pong(self, n: int) -> None:
         if self._engine is not None:
@@ -176,11 +201,12 @@ class Child:
             voice.speaking = await self._open(header)
             self._send({"op": "opened", "id": id, **_facts(voice.speaking)})
             for op, text in voice.early:
-                self._text(voice, op, text)
+                self._text(id, voice, op, text)
             chunks = voice.speaking.chunks()
             while (chunk := await _next(chunks)) is not None:
-                self._send({"op": "audio", "id": id, "first": chunk.first_sample}, samples_to_bytes(chunk.pcm))
-                voice.sent(len(chunk.pcm))
+                members, payload = chunk_to_wire(chunk)
+                self._send({"op": "audio", "id": id, **members}, payload)
+                voice.sent(chunk.samples)
                 await self._flush()
                 await voice.room()
             self._send({"op": "done", "id": id, **_facts(voice.speaking)})
@@ -197,17 +223,13 @@ class Child:
                 del self._voices[id]
 
     async def _open(self, header: Mapping[str, Any]) -> Speaking:
-        engine: Any = self._engine
-        if engine is None:
+        if self._engine is None:
             raise EngineFault("The speech engine is not running.")
         try:
             utterance = utterance_from_json(header["utterance"])
         except WireError as error:
             raise BadRequest("The utterance has fields that this engine process does not know.") from error
-        if header.get("live") and not hasattr(engine, "open_live"):
-            raise UnsupportedByEngine("This engine cannot speak a text that is still coming.")
-        speaking: Speaking = await (engine.open_live if header.get("live") else engine.open)(utterance)
-        return speaking
+        return await self._engine.open(utterance)
 
     def _send(self, header: Mapping[str, Any], payload: bytes = b"") -> None:
         self._writer.write(pack(header, payload))

@@ -7,9 +7,10 @@ from collections import deque
 from collections.abc import AsyncIterator, Mapping
 from typing import Any, Literal, Protocol
 
-from adapters.engines.host_wire import fault_from_json, utterance_to_json
+from adapters.engines.host_wire import chunk_from_wire, fault_from_json, pack, utterance_to_json
+from adapters.engines.live_text import TextCount
 from sidecar.faults import EngineLost, Fault
-from sidecar.ports import AudioChunk, Pcm, Utterance
+from sidecar.ports import FRAME_SAMPLES, MAX_UNREAD_CHARS, AudioChunk, Utterance
 
 
 class Line(Protocol):
@@ -21,21 +22,71 @@ class Line(Protocol):
     def send(self, header: Mapping[str, Any]) -> None:
         """Hand over a message; never waits."""
 
-    def leave(self, call: HostedSpeaking) -> None:
-        """The utterance is over."""
+    def leave(self, id: int) -> None:
+        """What was asked under this number is over."""
+
+
+class _Text:
+    """The text of a live utterance behind its beginning, kept for a process that must be told all of it again.
+
+    Each process hears as much as may wait unread there.
+    """
+
+    def __init__(self, utterance: Utterance, line: Line, id: int) -> None:
+        self._begun_chars = len(utterance.text)
+        self._line = line
+        self._id = id
+        self._pieces: list[str] = []
+        self._told = 0  # pieces
+        self._ahead_chars = self._begun_chars
+        self._read_chars = 0
+        self._ends = False
+        self._told_end = False
+
+    def add(self, text: str) -> None:
+        self._pieces.append(text)
+        self._tell()
+
+    def end(self) -> None:
+        self._ends = True
+        self._tell()
+
+    def read(self, chars: int | None) -> None:
+        """What the process of now has read."""
+        if chars is not None and chars > self._read_chars:
+            self._ahead_chars -= chars - self._read_chars
+            self._read_chars = chars
+            self._tell()
+
+    def again(self) -> None:
+        """To another process, which knows the beginning only."""
+        self._told, self._told_end = 0, False
+        self._ahead_chars, self._read_chars = self._begun_chars, 0
+        self._tell()
+
+    def _tell(self) -> None:
+        while self._told < len(self._pieces):
+            piece = self._pieces[self._told]
+            if self._ahead_chars + len(piece) > MAX_UNREAD_CHARS:
+                return
+            self._line.send({"op": "append", "id": self._id, "text": piece})
+            self._told += 1
+            self._ahead_chars += len(piece)
+        if self._ends and not self._told_end:
+            self._told_end = True
+            self._line.send({"op": "finish", "id": self._id})
 
 
 class HostedSpeaking:
-    """See ``Speaking``; with ``live`` also ``append`` and ``finish``."""
+    """See ``Speaking``. Raises ``TooLarge`` for a live text that begins with too much."""
 
-    def __init__(self, line: Line, id: int, utterance: Utterance, *, live: bool) -> None:
+    def __init__(self, line: Line, id: int, utterance: Utterance) -> None:
         self.id = id
         self.opened: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self._line = line
         self._utterance = utterance
-        self._live = live
-        self._text: list[str] = []
-        self._text_closed = not live
+        self._count = TextCount(utterance)
+        self._text = _Text(utterance, line, id)
         self._language = utterance.language or "en"
         self._text_tokens = 1
         self._waiting: deque[AudioChunk] = deque()
@@ -69,32 +120,31 @@ class HostedSpeaking:
         self._finish("cancelled")
 
     def append(self, text: str) -> None:
-        """More of a live text. Never waits."""
-        if self._text_closed:
-            raise RuntimeError("the text of this utterance is complete")
-        self._text.append(text)
-        self._line.send({"op": "append", "id": self.id, "text": text})
+        """See ``Speaking``."""
+        if self._count.append(text, over=self._end is not None):
+            self._text.add(text)
 
     def finish(self) -> None:
-        """The live text is complete. Idempotent."""
-        if not self._text_closed:
-            self._text_closed = True
-            self._line.send({"op": "finish", "id": self.id})
+        """See ``Speaking``."""
+        if self._count.finish() and self._end is None:
+            self._text.end()
 
     # ------------------------------------------------------------ for the host
-    def message(self) -> dict[str, Any]:
-        """What opens this utterance in a process."""
-        return {"op": "open", "id": self.id, "utterance": utterance_to_json(self._utterance), "live": self._live}
+    @property
+    def holds_row(self) -> bool:
+        """True once it has been opened."""
+        return self.opened.done()
 
-    def repeat_text(self) -> None:
-        """All that came after the beginning of a live text, for a new process."""
-        if self._live:
-            if self._text:
-                self._line.send({"op": "append", "id": self.id, "text": "".join(self._text)})
-            if self._text_closed:
-                self._line.send({"op": "finish", "id": self.id})
+    def message(self) -> bytes:
+        """What opens this utterance in a process. Raises ``ValueError`` when it is too long."""
+        return pack({"op": "open", "id": self.id, "utterance": utterance_to_json(self._utterance)})
 
-    def hear(self, header: Mapping[str, Any], pcm: Pcm) -> None:
+    def again(self) -> None:
+        """All that came after ``message``, for a new process."""
+        if self._count.live:
+            self._text.again()
+
+    def hear(self, header: Mapping[str, Any], body: bytes) -> None:
         """A message of the process for this utterance."""
         if self._end is not None:
             return
@@ -104,7 +154,7 @@ class HostedSpeaking:
                 if not self.opened.done():
                     self.opened.set_result(None)
             case "audio":
-                self._take(int(header["first"]), pcm)
+                self._take(chunk_from_wire(header, body))
             case "done":
                 self._note(header)
                 self._end = "ended"
@@ -128,7 +178,7 @@ class HostedSpeaking:
 
     def silent(self, now_ms: float, limit_ms: float) -> bool:
         """True when a reader has waited for longer than that although the whole text is known."""
-        if self._hungry_since_ms is None or not self._text_closed or self._end is not None:
+        if self._hungry_since_ms is None or not self._count.finished or self._end is not None:
             return False
         return now_ms - self._hungry_since_ms > limit_ms
 
@@ -137,13 +187,17 @@ class HostedSpeaking:
         self._language = str(header["language"])
         self._text_tokens = int(header["text_tokens"])
 
-    def _take(self, first: int, pcm: Pcm) -> None:
-        known = min(len(pcm), max(0, self._heard - first))
+    def _take(self, chunk: AudioChunk) -> None:
+        first, samples = chunk.first_sample, chunk.samples
+        self._count.read(chunk.text_chars)
+        self._text.read(chunk.text_chars)
+        known = min(samples, max(0, self._heard - first))
         if known:  # said again after a crash: the reader has it
             self._line.send({"op": "credit", "id": self.id, "samples": known})
-        if known < len(pcm):
-            self._waiting.append(AudioChunk(pcm[known:], first + known))
-            self._heard = first + len(pcm)
+        if known < samples:
+            codes = None if chunk.codes is None else chunk.codes[known // FRAME_SAMPLES :]
+            self._waiting.append(AudioChunk(chunk.pcm[known:], first + known, codes, chunk.text_chars))
+            self._heard = first + samples
             self._hungry_since_ms = None
             self._wake.set()
 
@@ -161,7 +215,7 @@ class HostedSpeaking:
             self.opened.set_exception(how)
             self.opened.exception()  # read by open, if it still waits
         self._wake.set()
-        self._line.leave(self)
+        self._line.leave(self.id)
         if tell and running:
             self._line.send({"op": "cancel", "id": self.id})
 
@@ -180,7 +234,7 @@ class HostedSpeaking:
                 if self._waiting:
                     chunk = self._waiting.popleft()
                     if self._end is None:
-                        self._line.send({"op": "credit", "id": self.id, "samples": len(chunk.pcm)})
+                        self._line.send({"op": "credit", "id": self.id, "samples": chunk.samples})
                     yield chunk
                 elif isinstance(self._end, Fault):
                     raise self._end
@@ -190,4 +244,4 @@ class HostedSpeaking:
             self._hungry_since_ms = None
             if self._end is None or self._waiting:
                 self._finish("cancelled")
-            self._line.leave(self)
+            self._line.leave(self.id)

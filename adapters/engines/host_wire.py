@@ -1,17 +1,19 @@
 """What server and engine process say to each other: framed messages over a pair of connected sockets.
 
-A message is two big-endian 32-bit lengths, a JSON object, and raw bytes (samples, float32 little-endian). Neither side
-believes the other's lengths beyond a bound, and nothing that is read is ever executed.
+A message is two big-endian 32-bit lengths, a JSON object, and raw bytes (little-endian: float32 samples, then int16
+codes). Neither side believes the other's lengths beyond a bound, and nothing that is read is ever executed.
 
-To the engine process: ``start`` (factory, settings, window), ``open`` (id, utterance, live), ``append`` (id, text),
-``finish`` (id), ``credit`` (id, samples), ``cancel`` (id), ``ping`` (n), ``stop``. From it: ``ready`` (traits),
-``failed`` (fault), ``opened`` and ``done`` (id, language, text_tokens), ``audio`` (id, first; samples), ``fault`` (id,
+To the engine process: ``start`` (factory, settings, window), ``open`` (id, utterance), ``append`` (id, text),
+``finish`` (id), ``credit`` (id, samples), ``encode`` (id, transcript; samples), ``cancel`` (id), ``ping`` (n),
+``stop``. From it: ``ready`` (traits), ``failed`` (fault), ``opened`` and ``done`` (id, language, text_tokens),
+``audio`` (id, first, text_chars, frames of codes if any; samples, codes), ``encoded`` (id, anchor), ``fault`` (id,
 fault), ``pong`` (n, ok, reason).
 """
 
 from __future__ import annotations
 
 import asyncio
+import base64
 import json
 import struct
 from collections.abc import Mapping
@@ -22,7 +24,9 @@ import numpy as np
 
 from sidecar import faults
 from sidecar.faults import EngineFault, Fault
-from sidecar.ports import EngineTraits, EngineVoice, Pcm, Utterance
+from sidecar.ports import AudioChunk, Codes, EngineTraits, EngineVoice, Pcm, Utterance
+from voices.anchor import CODEBOOKS, SpeakerAnchor
+from voices.carry import Carry
 
 MAX_HEADER_BYTES = 4 * 1024 * 1024
 MAX_PAYLOAD_BYTES = 16 * 1024 * 1024
@@ -106,17 +110,83 @@ def fault_from_json(body: Mapping[str, Any]) -> Fault:
     )
 
 
+def chunk_to_wire(chunk: AudioChunk) -> tuple[dict[str, Any], bytes]:
+    """The members of an ``audio`` message and its raw bytes."""
+    members: dict[str, Any] = {"first": chunk.first_sample}
+    if chunk.text_chars is not None:
+        members["text_chars"] = chunk.text_chars
+    if chunk.codes is None:
+        return members, samples_to_bytes(chunk.pcm)
+    return {**members, "frames": len(chunk.codes)}, samples_to_bytes(chunk.pcm) + _codes_to_bytes(chunk.codes)
+
+
+def chunk_from_wire(header: Mapping[str, Any], body: bytes) -> AudioChunk:
+    """The reverse; raises ``WireError``."""
+    first, frames, chars = header.get("first"), header.get("frames"), header.get("text_chars")
+    if not isinstance(first, int) or not isinstance(frames, int | None) or not isinstance(chars, int | None):
+        raise WireError("an audio message without its numbers")
+    end = len(body) - (frames or 0) * 2 * CODEBOOKS
+    if end < 0:
+        raise WireError("codes are cut")
+    codes = None if frames is None else _codes_from_bytes(body[end:])
+    return AudioChunk(samples_from_bytes(body[:end]), first, codes, chars)
+
+
+def anchor_to_json(anchor: SpeakerAnchor) -> dict[str, Any]:
+    """Every field."""
+    return {
+        "embedding": _text(samples_to_bytes(anchor.embedding)),
+        "codes": None if anchor.codes is None else _text(_codes_to_bytes(anchor.codes)),
+        "transcript": anchor.transcript,
+        "fingerprint": anchor.fingerprint,
+    }
+
+
+def anchor_from_json(body: Mapping[str, Any]) -> SpeakerAnchor:
+    """The reverse; raises ``WireError``."""
+    try:
+        codes = None if body["codes"] is None else _codes_from_bytes(base64.b64decode(body["codes"]))
+        embedding = samples_from_bytes(base64.b64decode(body["embedding"]))
+        return SpeakerAnchor(embedding, codes, body["transcript"], body["fingerprint"])
+    except (TypeError, KeyError, ValueError) as error:
+        raise WireError("no such anchor") from error
+
+
 def utterance_to_json(utterance: Utterance) -> dict[str, Any]:
-    """Every field; all of them must be JSON values."""
-    return asdict(utterance)
+    """Every field."""
+    values = {one.name: getattr(utterance, one.name) for one in fields(Utterance)}
+    if utterance.anchor is not None:
+        values["anchor"] = anchor_to_json(utterance.anchor)
+    if utterance.carry is not None:
+        values["carry"] = {"codes": _text(_codes_to_bytes(utterance.carry.codes)), "text": utterance.carry.text}
+    return values
 
 
 def utterance_from_json(body: Mapping[str, Any]) -> Utterance:
     """The reverse; raises ``WireError``."""
+    values = dict(body)
     try:
-        return Utterance(**body)
-    except TypeError as error:
+        if values.get("anchor") is not None:
+            values["anchor"] = anchor_from_json(values["anchor"])
+        if (carry := values.get("carry")) is not None:
+            values["carry"] = Carry(_codes_from_bytes(base64.b64decode(carry["codes"])), carry["text"])
+        return Utterance(**values)
+    except (TypeError, KeyError, ValueError) as error:
         raise WireError("no such utterance") from error
+
+
+def _text(data: bytes) -> str:
+    return base64.b64encode(data).decode("ascii")
+
+
+def _codes_to_bytes(codes: Codes) -> bytes:
+    return np.ascontiguousarray(codes, dtype="<i2").tobytes()
+
+
+def _codes_from_bytes(data: bytes) -> Codes:
+    if len(data) % (2 * CODEBOOKS):
+        raise WireError("codes are cut")
+    return np.frombuffer(data, dtype="<i2").astype(np.int16).reshape(-1, CODEBOOKS)
 
 
 def traits_to_json(traits: EngineTraits) -> dict[str, Any]:

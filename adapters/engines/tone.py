@@ -1,23 +1,33 @@
 """An engine that hums: every word is a tone whose pitch depends on voice, seed, word and position.
 
-For demonstrations, load tests and overhead measurements, where speech itself does not matter but timing,
-determinism and failures do. It costs next to nothing and can be told to fail.
+A voice given by a speaker embedding has its pitch and timbre from it. For demonstrations, load tests and overhead
+measurements, where speech itself does not matter but timing, determinism and failures do. It costs next to nothing and
+can be told to fail.
 """
 
 from __future__ import annotations
 
 import asyncio
-import hashlib
-from bisect import bisect_right
 from collections.abc import AsyncIterator, Callable
 from dataclasses import dataclass
-from itertools import accumulate
 from typing import Any, Literal, get_args
 
 import numpy as np
 
+from adapters.engines.anchors import checked_clip, checked_embedding, made_anchor
+from adapters.engines.live_text import TextCount
 from adapters.engines.rows import Rows, chunk_frames
-from sidecar.faults import EngineFault, EngineLost, UnknownVoice
+from adapters.engines.tone_tune import (
+    BASE_HZ,
+    MIN_CLIP_SAMPLES,
+    WIDTH,
+    Timbre,
+    Tune,
+    spectrum_of,
+    timbre_of_embedding,
+    timbre_of_voice,
+)
+from sidecar.faults import BadRequest, EngineFault, EngineLost, UnknownVoice, UnsupportedByEngine
 from sidecar.ports import (
     FRAME_SAMPLES,
     SAMPLE_RATE_HZ,
@@ -29,6 +39,7 @@ from sidecar.ports import (
     Pcm,
     Utterance,
 )
+from voices.anchor import SpeakerAnchor
 
 Fault = Literal["none", "open", "first_chunk", "mid", "hang", "silence", "nan", "endless"]
 
@@ -40,12 +51,6 @@ _CODES = (
     "stsusvswtatetgthtitktltntotrtstttwtyugukuruzvevivowawoxhyiyozazhzu"
 )
 _LANGUAGES = tuple(_CODES[at : at + 2] for at in range(0, len(_CODES), 2))
-_BASE_HZ = {"alto": 220, "bass": 90, "tenor": 140, "soprano": 330}
-_CHARACTERS_PER_FRAME = 1.2
-_MIN_FRAMES = 2
-_AMPLITUDE = 0.14  # about -20 dBFS RMS, the level of the speaking engines
-_FADE_SAMPLES = 120
-_SINE: Pcm = np.sin(np.arange(SAMPLE_RATE_HZ) * (2 * np.pi / SAMPLE_RATE_HZ)).astype(np.float32)
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,12 +112,14 @@ class ToneEngine:
         self._traits = EngineTraits(
             name="tone",
             voices=tuple(
-                EngineVoice(name, _LANGUAGES, f"tones from {base_hz} Hz upwards") for name, base_hz in _BASE_HZ.items()
+                EngineVoice(name, _LANGUAGES, f"tones from {base_hz} Hz upwards") for name, base_hz in BASE_HZ.items()
             ),
             default_voice="alto",
             languages=_LANGUAGES,
             max_rows=settings.max_rows,
             deterministic=True,
+            clone_widths=(WIDTH,),
+            live_text=True,
         )
 
     @property
@@ -127,11 +134,11 @@ class ToneEngine:
         self._state = "running"
 
     async def open(self, utterance: Utterance) -> _ToneSpeaking:
-        """Begin to hum. Raises ``UnknownVoice``, ``EngineOverloaded``, ``EngineLost``, ``EngineFault``."""
+        """Begin to hum; see ``Engine.open``. A live text is hummed word by word, as the words are complete."""
         if self._state != "running":
             raise EngineLost("The tone engine is not running.")
-        if utterance.voice not in _BASE_HZ:
-            raise UnknownVoice(f"Unknown voice; there are: {', '.join(_BASE_HZ)}.", param="voice")
+        timbre = _timbre(utterance)
+        text = TextCount(utterance)
         if self._on_open is not None:
             self._on_open(utterance)
         self._opened += 1
@@ -142,9 +149,16 @@ class ToneEngine:
         if self._rows.closed:  # after the row was promised
             self._rows.give()
             raise EngineLost("The tone engine was stopped.")
-        speaking = _ToneSpeaking(utterance, self._settings, self._clock, fault, self._leave)
+        speaking = _ToneSpeaking(utterance, text, timbre, self._settings, self._clock, fault, self._leave)
         self._speaking.add(speaking)
         return speaking
+
+    async def encode_voice(self, pcm: Pcm, transcript: str | None) -> SpeakerAnchor:
+        """The mean spectrum of the recording; see ``Engine.encode_voice``. There are no codes."""
+        if self._state != "running":
+            raise EngineLost("The tone engine is not running.")
+        clip, _ = checked_clip(pcm, transcript, min_samples=MIN_CLIP_SAMPLES)
+        return made_anchor("tone", clip, spectrum_of(clip), None, "")
 
     async def health(self) -> EngineHealth:
         """Counts every row that is speaking or promised to a waiting utterance."""
@@ -164,18 +178,34 @@ class ToneEngine:
             self._rows.give()
 
 
+def _timbre(utterance: Utterance) -> Timbre:
+    if utterance.output != "pcm":
+        raise UnsupportedByEngine("The tone engine has no codes to give.", param="output_mode")
+    if utterance.anchor is not None:
+        return timbre_of_embedding(checked_embedding(utterance.anchor, (WIDTH,)))
+    if utterance.voice not in BASE_HZ:
+        raise UnknownVoice(f"Unknown voice; there are: {', '.join(BASE_HZ)}.", param="voice")
+    return timbre_of_voice(utterance.voice)
+
+
 class _ToneSpeaking:
     """One utterance being hummed."""
 
     def __init__(
         self,
         utterance: Utterance,
+        text: TextCount,
+        timbre: Timbre,
         settings: ToneSettings,
         clock: Clock,
         fault: Fault,
         leave: Callable[[_ToneSpeaking], None],
     ) -> None:
-        self._tune = _Tune(utterance)
+        self._text = text
+        self._tune = Tune(timbre, utterance.seed)
+        self._tune.feed(utterance.text)
+        if not utterance.live:
+            self._tune.finish()
         self._first_chunk_frames = utterance.first_chunk_frames
         self._max_frames = utterance.max_frames
         self._settings = settings
@@ -183,8 +213,8 @@ class _ToneSpeaking:
         self._fault = fault
         self._leave = leave
         self._language = utterance.language or "en"
-        self._text_tokens = max(1, len(utterance.text) // 4)
         self._end: asyncio.Future[Literal["cancelled", "lost"]] = asyncio.get_running_loop().create_future()
+        self._more_text = asyncio.Event()
         self._due_ms = clock.now_ms() + settings.first_chunk_delay_ms
         self._started = False
 
@@ -196,7 +226,19 @@ class _ToneSpeaking:
     @property
     def text_tokens(self) -> int:
         """One for every four characters."""
-        return self._text_tokens
+        return max(1, self._text.chars // 4)
+
+    def append(self, text: str) -> None:
+        """See ``Speaking``."""
+        if self._text.append(text, over=self._end.done()):
+            self._tune.feed(text)
+            self._more_text.set()
+
+    def finish(self) -> None:
+        """See ``Speaking``."""
+        if self._text.finish():
+            self._tune.finish()
+            self._more_text.set()
 
     def chunks(self) -> AsyncIterator[AudioChunk]:
         """See ``Speaking``; raises ``EngineFault`` (injected) and ``EngineLost`` (closed)."""
@@ -216,15 +258,15 @@ class _ToneSpeaking:
     def _stop(self, why: Literal["cancelled", "lost"]) -> None:
         if not self._end.done():
             self._end.set_result(why)
+        self._more_text.set()
         self._leave(self)
 
     async def _hum(self) -> AsyncIterator[AudioChunk]:
-        frames = self._frames()
         done = 0
         try:
-            for length in chunk_frames(self._settings.chunk_ramp_frames, self._first_chunk_frames):
-                length = length if frames is None else min(length, frames - done)
-                self._break_if_told(done, frames)
+            for wanted in chunk_frames(self._settings.chunk_ramp_frames, self._first_chunk_frames):
+                length = min(wanted, await self._known(done))
+                self._break_if_told(done, self._frames())
                 await self._pace(length)
                 if self._end.done():
                     break
@@ -233,18 +275,37 @@ class _ToneSpeaking:
                 if self._fault == "hang":
                     await asyncio.wait({self._end})
                     break
-                if done == frames:
+                if done == self._frames():
                     return
             if self._end.done() and self._end.result() == "lost":
                 raise EngineLost("The tone engine was stopped.")
         finally:
+            if not self._end.done():
+                self._end.set_result("cancelled")
             self._leave(self)
 
+    async def _known(self, done: int) -> int:
+        """Wait until at least one frame more can be hummed; how many can."""
+        while not self._end.done():
+            if self._text.finished and self._text.live and self._tune.empty:
+                raise BadRequest("There is no text to speak.", param="input")
+            whole = self._frames()
+            if self._tune.frames is not None and whole is None:
+                return self._settings.chunk_ramp_frames[-1]
+            known = self._tune.known_frames
+            known = known if whole is None else min(known, whole)
+            if known > done:
+                return known - done
+            self._more_text.clear()
+            await self._more_text.wait()
+        return 1
+
     def _frames(self) -> int | None:
+        """Where the hum ends; None while nobody knows, or never."""
         if self._fault == "endless":
             return None
-        frames = self._tune.frames
-        return frames if self._max_frames is None else min(frames, max(1, self._max_frames))
+        ends = [self._tune.frames, None if self._max_frames is None else max(1, self._max_frames)]
+        return min((end for end in ends if end is not None), default=None)
 
     def _break_if_told(self, done: int, frames: int | None) -> None:
         if self._fault == "first_chunk":
@@ -275,60 +336,6 @@ class _ToneSpeaking:
             pcm[:] = 0
         elif self._fault == "nan":
             pcm[::2] = np.nan
-        return AudioChunk(pcm, first)
-
-
-class _Tune:
-    """The samples of an utterance, made piece by piece; whatever the pieces, the samples are the same."""
-
-    def __init__(self, utterance: Utterance) -> None:
-        words = utterance.text.split() or [""]
-        self.frames = max(_MIN_FRAMES, round(len(utterance.text) / _CHARACTERS_PER_FRAME))
-        share = [len(word) + 1 for word in words]
-        total = sum(share)
-        samples = self.frames * FRAME_SAMPLES
-        self._ends = [samples * upto // total for upto in accumulate(share)]
-        self._words = words
-        self._base_hz = _BASE_HZ[utterance.voice]
-        self._key = hashlib.blake2b(f"{utterance.voice} {utterance.seed}".encode(), digest_size=16).digest()
-
-    def samples(self, first: int, count: int) -> Pcm:
-        """``count`` samples from sample ``first`` on; after the last word the tune begins again."""
-        pcm = np.empty(count, np.float32)
-        done = 0
-        while done < count:
-            at = (first + done) % self._ends[-1]
-            position = bisect_right(self._ends, at)
-            length = min(self._ends[position] - at, count - done, SAMPLE_RATE_HZ)
-            pcm[done : done + length] = self._word(position, at, length)
-            done += length
-        return pcm
-
-    def _word(self, position: int, at: int, length: int) -> Pcm:
-        """Part of one word, at most a second."""
-        start = self._ends[position - 1] if position else 0
-        first, total = at - start, self._ends[position] - start
-        # A tone of whole Hz repeats after a second: no phase here is larger than 32 bits, and those are cheap.
-        begin = first % SAMPLE_RATE_HZ
-        phase = np.arange(begin, begin + length, dtype=np.int32) * np.int32(self._hz(position))
-        phase -= phase // np.int32(SAMPLE_RATE_HZ) * np.int32(SAMPLE_RATE_HZ)
-        tone: Pcm = _SINE.take(phase, mode="wrap")
-        tone *= _edge(first, length, total)
-        tone *= np.float32(_AMPLITUDE / _FADE_SAMPLES)
-        return tone
-
-    def _hz(self, position: int) -> int:
-        word = self._words[position].encode("utf-8", "surrogatepass")
-        drawn = hashlib.blake2b(word + position.to_bytes(4, "big"), digest_size=4, key=self._key).digest()
-        return self._base_hz + int.from_bytes(drawn, "big") % self._base_hz
-
-
-def _edge(first: int, length: int, total: int) -> Pcm:
-    """How loud each of ``length`` samples from ``first`` on is in a word of ``total``: it fades in and out."""
-    edge = np.full(length, _FADE_SAMPLES, np.float32)
-    rising = edge[: max(0, _FADE_SAMPLES - first)]
-    rising[:] = np.arange(first, first + len(rising))
-    near_end = max(0, total - _FADE_SAMPLES - first)
-    falling = edge[near_end:]
-    np.minimum(falling, total - first - near_end - np.arange(len(falling)), out=falling, casting="same_kind")
-    return edge
+        chars = self._tune.text_chars(first + len(pcm))
+        self._text.read(chars)
+        return AudioChunk(pcm, first, text_chars=chars)

@@ -101,6 +101,12 @@ class _Counted:
             self._counting.samples += len(chunk.pcm)
             yield chunk
 
+    def append(self, text: str) -> None:
+        self._speaking.append(text)
+
+    def finish(self) -> None:
+        self._speaking.finish()
+
     def cancel(self) -> None:
         self._speaking.cancel()
 

@@ -11,9 +11,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from sidecar.faults import EngineFault, EngineLost, EngineOverloaded
-from sidecar.ports import AudioChunk, EngineHealth, EngineTraits, Utterance
+from sidecar.faults import EngineFault, EngineLost, EngineOverloaded, UnsupportedByEngine
+from sidecar.ports import AudioChunk, EngineHealth, EngineTraits, Pcm, Utterance
 from sidecar.speech_line import Audio, Done, LineEvent, LineLimits, Opened, SpeechLine
+from voices.anchor import SpeakerAnchor
 
 CHUNK = 1_920
 
@@ -31,6 +32,10 @@ class FakeSpeaking:
         self.cancelled = False
         self._over = False
         engine.rows += 1
+
+    def append(self, text: str) -> None: ...
+
+    def finish(self) -> None: ...
 
     def cancel(self) -> None:
         self.cancelled = True
@@ -76,6 +81,9 @@ class Desk:
 
     async def health(self) -> EngineHealth:
         return EngineHealth(True, active_rows=self.rows)
+
+    async def encode_voice(self, pcm: Pcm, transcript: str | None) -> SpeakerAnchor:
+        raise UnsupportedByEngine("This desk cannot clone voices.")
 
     async def open(self, utterance: Utterance) -> FakeSpeaking:
         await asyncio.sleep(0)

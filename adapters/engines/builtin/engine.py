@@ -16,8 +16,9 @@ from adapters.engines.builtin.level import levelled
 from adapters.engines.builtin.speaking import Job, SentenceSpeaking
 from adapters.engines.builtin.synthesis import Stop
 from adapters.engines.rows import Rows
-from sidecar.faults import EngineFault, EngineLost, Fault
+from sidecar.faults import EngineFault, EngineLost, Fault, UnsupportedByEngine
 from sidecar.ports import SAMPLE_RATE_HZ, EngineHealth, EngineTraits, Pcm, Utterance
+from voices.anchor import SpeakerAnchor
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,6 +108,7 @@ class BuiltinEngine:
         """Begin to speak; see ``Engine.open``."""
         if self._state != "running":
             raise EngineLost("The built-in engine is not running.")
+        _check_abilities(utterance)
         choice = self._catalogue.choose(utterance.text, utterance.voice, utterance.language)
         await self._rows.take()
         if self._rows.closed:  # after the row was promised
@@ -117,6 +119,10 @@ class BuiltinEngine:
         )
         self._speaking.add(speaking)
         return speaking
+
+    async def encode_voice(self, pcm: Pcm, transcript: str | None) -> SpeakerAnchor:
+        """Raises ``UnsupportedByEngine``: these voices are what they are."""
+        raise UnsupportedByEngine("The built-in engine cannot clone voices.", param="ref_audio")
 
     async def health(self) -> EngineHealth:
         """Rows count as active until the last sentence begun for them has come to its end."""
@@ -171,6 +177,17 @@ class BuiltinEngine:
             return
         loop = asyncio.get_running_loop()
         busy.add_done_callback(lambda _: _on_loop(loop, self._rows.give))
+
+
+def _check_abilities(utterance: Utterance) -> None:
+    lacks = {
+        "speaker_embedding": (utterance.anchor is not None, "clone voices"),
+        "output_mode": (utterance.output != "pcm", "give codes"),
+        "input": (utterance.live, "speak a text that is still coming"),
+    }
+    for param, (asked, what) in lacks.items():
+        if asked:
+            raise UnsupportedByEngine(f"The built-in engine cannot {what}.", param=param)
 
 
 def _on_loop(loop: asyncio.AbstractEventLoop, call: Callable[..., None], *arguments: object) -> None:

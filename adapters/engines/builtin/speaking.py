@@ -70,6 +70,14 @@ class SentenceSpeaking:
         """One for every four characters."""
         return self._text_tokens
 
+    def append(self, text: str) -> None:
+        """Raises ``RuntimeError``: no utterance here is live."""
+        raise RuntimeError("the text of this utterance is complete")
+
+    def finish(self) -> None:
+        """Raises ``RuntimeError``: no utterance here is live."""
+        raise RuntimeError("this utterance is not live")
+
     def chunks(self) -> AsyncIterator[AudioChunk]:
         """See ``Speaking``; raises ``EngineFault`` and ``EngineLost``."""
         if self._started:

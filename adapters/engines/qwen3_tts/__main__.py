@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 from adapters.engines.qwen3_tts.checkpoint import Checkpoint, open_checkpoint
 from adapters.engines.qwen3_tts.code2wav import Code2Wav
 from adapters.engines.qwen3_tts.config import TalkerConfig
-from adapters.engines.qwen3_tts.requests import Ask, Codes, Ended, Event, Failed, Limits, Samples
+from adapters.engines.qwen3_tts.requests import Ask, Ended, Event, Failed, Limits, Samples
 from adapters.engines.qwen3_tts.runtime import Runtime, Stages
 from adapters.engines.qwen3_tts.speaker_encoder import SpeakerEncoder
 from adapters.engines.qwen3_tts.speech_tokenizer import SpeechTokenizer, encode_voice
@@ -116,23 +116,23 @@ def speak(asked: argparse.Namespace) -> Result:
         frames_per_token=1,
         guard=None,
     )
-    return run(Runtime(load, limits), Ask(prompt, max_frames=frames))
+    return run(Runtime(load, limits), Ask(prompt, max_frames=frames, output="both"))
 
 
 def run(runtime: Runtime, ask: Ask) -> Result:
-    """One request through a runtime that is started and closed for it. Raises ``Fault``."""
+    """One request, its output both, through a runtime that is started and closed for it. Raises ``Fault``."""
     events: queue.SimpleQueue[Event] = queue.SimpleQueue()
     codes: list[Frames] = [np.zeros((0, CODEBOOKS), np.int16)]
     pcm: list[NDArray[np.float32]] = [np.zeros(0, np.float32)]
     try:
         runtime.start().result()
-        runtime.submit(ask, events.put, codes=True)
+        runtime.submit(ask, events.put)
         while True:
             match events.get():
-                case Codes(frames):
-                    codes.append(frames)
-                case Samples(samples):
+                case Samples(samples, _, frames):
                     pcm.append(samples)
+                    if frames is not None:
+                        codes.append(frames)
                 case Ended(reason):
                     return Result(np.concatenate(codes).astype(np.int64), np.concatenate(pcm), reason)
                 case Failed(fault):

@@ -9,6 +9,7 @@ import importlib
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
+from hashlib import blake2b
 from pathlib import Path
 from typing import Any
 
@@ -32,6 +33,7 @@ VOCABULARY = ("vocab.json", "merges.txt")
 HUB_PATTERNS = ("*.json", "merges.txt", "*.safetensors")
 """What ``resolve`` takes from a hub repository: never code, never pickled weights."""
 
+_ID_SAMPLES, _ID_SAMPLE_BYTES = 256, 4_096
 _FLOATS = (torch.bfloat16, torch.float16, torch.float32)
 
 
@@ -107,6 +109,26 @@ class Checkpoint:
     def codec_weights(self) -> Weights:
         """``speech_tokenizer/model.safetensors``: encoder and decoder of the codec."""
         return Weights(self.folder / CODEC_FOLDER / WEIGHTS)
+
+    @cached_property
+    def codec_id(self) -> str:
+        """``codec_id`` of this checkpoint's codec."""
+        return codec_id(self.folder / CODEC_FOLDER / WEIGHTS)
+
+
+def codec_id(path: Path) -> str:
+    """A name for the codec's weights, the same wherever this file is read: for those who decode elsewhere.
+
+    A digest of the file's length, its head and evenly spread samples: the whole would take seconds to read, and
+    what is to be told apart are codecs, not forgeries. Raises ``OSError`` if the file cannot be read.
+    """
+    size = path.stat().st_size
+    digest = blake2b(size.to_bytes(8, "little"), digest_size=8, person=b"sidecar.codec")
+    with path.open("rb") as file:
+        for at in range(_ID_SAMPLES):
+            file.seek(size * at // _ID_SAMPLES)
+            digest.update(file.read(_ID_SAMPLE_BYTES))
+    return f"qwen3-tts-12hz-{digest.hexdigest()}"
 
 
 def open_checkpoint(path_or_id: str | Path, *, offline: bool = False, weights: bool = True) -> Checkpoint:

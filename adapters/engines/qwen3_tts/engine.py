@@ -9,13 +9,16 @@ from dataclasses import dataclass, fields
 from typing import Any, Literal, get_args
 
 from adapters.engines.builtin.languages import Languages
+from adapters.engines.live_text import TextCount
+from adapters.engines.qwen3_tts.encoding import EncoderThread, VoiceEncoder
 from adapters.engines.qwen3_tts.requests import Ask, Limits
 from adapters.engines.qwen3_tts.runtime import Runtime, Stages, Trace
 from adapters.engines.qwen3_tts.speaking import RowSpeaking
-from adapters.engines.qwen3_tts.stages import Prompt, Reference
+from adapters.engines.qwen3_tts.stages import Prompt
 from adapters.engines.qwen3_tts.utterances import LayoutChoice, Model, prompt_of, spoken_language, traits_of
-from sidecar.faults import ConfigError, EngineFault, EngineLost, EngineOverloaded, Fault
-from sidecar.ports import EngineHealth, EngineTraits, Utterance
+from sidecar.faults import ConfigError, EngineFault, EngineLost, EngineOverloaded, Fault, UnsupportedByEngine
+from sidecar.ports import EngineHealth, EngineTraits, Pcm, Utterance
+from voices.anchor import SpeakerAnchor
 
 _log = logging.getLogger(__name__)
 
@@ -81,15 +84,16 @@ class Qwen3TtsSettings:
 
 @dataclass(frozen=True)
 class Loaded:
-    """A checkpoint in memory."""
+    """A checkpoint in memory; ``encoder`` where it can clone."""
 
     model: Model
     stages: Stages
     deterministic: bool = True
+    encoder: VoiceEncoder | None = None
 
 
 class Qwen3TtsEngine:
-    """See ``sidecar.ports.Engine``; beyond it ``open_live`` and voices given by reference.
+    """See ``sidecar.ports.Engine``.
 
     ``load`` is called in the step loop's thread at ``start``. ``trace`` hears of every call to a stage.
     """
@@ -105,6 +109,7 @@ class Qwen3TtsEngine:
         self._state: Literal["new", "starting", "running", "closed"] = "new"
         self._speaking: set[RowSpeaking] = set()
         self._detector = Languages()
+        self._encoding = EncoderThread()
 
     def _load(self) -> Stages:
         if self._given_load is not None:
@@ -147,24 +152,28 @@ class Qwen3TtsEngine:
         self._traits = traits_of(self._loaded.model, rows=talker.max_rows, deterministic=self._loaded.deterministic)
         self._state = "running"
 
-    async def open(self, utterance: Utterance, *, reference: Reference | None = None) -> RowSpeaking:
-        """Begin to speak; see ``Engine.open``. ``reference``: the voice, for checkpoints that clone."""
+    async def open(self, utterance: Utterance) -> RowSpeaking:
+        """Begin to speak; see ``Engine.open``. The row of a live text is held from now on."""
         model = self._model()
-        prompt = prompt_of(model, utterance, layout=self._settings.layout, reference=reference)
-        language = spoken_language(model, utterance, self._detector)
-        return await self._speak(utterance, prompt, RowSpeaking(language, len(prompt.text_ids)))
-
-    async def open_live(self, utterance: Utterance, *, reference: Reference | None = None) -> RowSpeaking:
-        """Begin to speak a text that is still coming: ``utterance.text`` is its beginning, perhaps empty.
-
-        ``append`` and ``finish`` follow on what is returned. The row is held from now on.
-        """
-        model = self._model()
-        prompt = prompt_of(model, utterance, reference=reference, live=True)
-        language = spoken_language(model, utterance, self._detector)
-        speaking = await self._speak(utterance, prompt, RowSpeaking(language, 0, model.tokens.live()))
-        speaking.append(utterance.text)
+        prompt = prompt_of(model, utterance, layout=self._settings.layout)
+        text = TextCount(utterance)
+        tokens = model.tokens.live() if prompt.layout == "streaming" else None
+        speaking = RowSpeaking(spoken_language(model, utterance, self._detector), prompt, text, tokens)
+        await self._speak(utterance, prompt, speaking)
+        if utterance.live:
+            speaking.read(utterance.text)
+        elif tokens is not None:  # only for where they end
+            tokens.feed(utterance.text)
+            tokens.finish()
         return speaking
+
+    async def encode_voice(self, pcm: Pcm, transcript: str | None) -> SpeakerAnchor:
+        """See ``Engine.encode_voice``; computed in a thread of its own, beside the step loop."""
+        self._model()
+        encoder = self._loaded.encoder if self._loaded is not None else None
+        if encoder is None:
+            raise UnsupportedByEngine("This checkpoint cannot clone voices.", param="ref_audio")
+        return await self._encoding.encode(encoder, pcm, transcript)
 
     async def health(self) -> EngineHealth:
         """Not ok while loading, after ``close``, when the loop failed, or when one turn takes far too long."""
@@ -186,6 +195,7 @@ class Qwen3TtsEngine:
         self._runtime.close(ended)
         await done.wait()
         self._runtime.join()
+        await self._encoding.close()
 
     def _model(self) -> Model:
         if self._state != "running" or self._loaded is None:
@@ -193,7 +203,7 @@ class Qwen3TtsEngine:
         return self._loaded.model
 
     async def _speak(self, utterance: Utterance, prompt: Prompt, speaking: RowSpeaking) -> RowSpeaking:
-        ask = Ask(prompt, utterance.max_frames, utterance.first_chunk_frames)
+        ask = Ask(prompt, utterance.max_frames, utterance.first_chunk_frames, utterance.output)
         speaking.attach(self._runtime.submit(ask, speaking.sink))
         try:
             await self._placed(speaking)

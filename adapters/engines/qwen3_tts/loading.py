@@ -7,9 +7,9 @@ from dataclasses import replace
 
 import torch
 
-from adapters.engines.qwen3_tts.checkpoint import open_checkpoint
+from adapters.engines.qwen3_tts.checkpoint import Checkpoint, open_checkpoint
+from adapters.engines.qwen3_tts.cloning import CheckpointEncoder
 from adapters.engines.qwen3_tts.code2wav import Code2Wav
-from adapters.engines.qwen3_tts.config import TalkerConfig
 from adapters.engines.qwen3_tts.engine import Loaded, Qwen3TtsSettings
 from adapters.engines.qwen3_tts.linear import Precision
 from adapters.engines.qwen3_tts.runtime import Stages
@@ -49,13 +49,15 @@ def load(settings: Qwen3TtsSettings) -> Loaded:
     )
     _log.info("%s: talker in %s on %s", checkpoint.folder.name, precision, settings.device)
     deterministic = settings.same_alone_and_together or precision == "int8"
-    return Loaded(model_of(config, checkpoint.folder.name, tokenizer), Stages(talker, decoder), deterministic)
+    encoder = CheckpointEncoder(checkpoint, device=settings.device) if config.kind == "base" else None
+    return Loaded(model_of(checkpoint, tokenizer), Stages(talker, decoder), deterministic, encoder)
 
 
-def model_of(config: TalkerConfig, name: str, tokenizer: TextTokenizer) -> Model:
+def model_of(checkpoint: Checkpoint, tokenizer: TextTokenizer) -> Model:
     """What this checkpoint can say."""
+    config = checkpoint.talker
     return Model(
-        name=name,
+        name=checkpoint.folder.name,
         kind=config.kind,
         languages=config.offered_languages,
         speakers=tuple(config.speakers),
@@ -63,6 +65,7 @@ def model_of(config: TalkerConfig, name: str, tokenizer: TextTokenizer) -> Model
         width=config.talker.hidden,
         tokens=tokenizer,
         dialects=config.dialects,
+        codec_id=checkpoint.codec_id,
     )
 
 

@@ -2,6 +2,10 @@
 
 A layout has a constant head (instruction, role, codec prefix with the speaker), equal for all texts spoken in the same
 way, and a rest that depends on the text. ``Layout.key`` names the head, so that its keys and values can be kept.
+
+What was said before (a carry) stands where the codes of an in-context reference do, after them: its text before the
+text to speak, its frames after the codec's bos. That is the very prefill of a model that has spoken these frames itself
+and goes on, so it serves every kind of checkpoint, those without references too. No space is put between the texts.
 """
 
 from __future__ import annotations
@@ -14,7 +18,7 @@ import torch
 
 from adapters.engines.qwen3_tts.config import TalkerConfig
 from adapters.engines.qwen3_tts.predictor import Predictor
-from adapters.engines.qwen3_tts.stages import CODEBOOKS, Prompt
+from adapters.engines.qwen3_tts.stages import CODEBOOKS, Prompt, Said
 from adapters.engines.qwen3_tts.talker import Talker
 from sidecar.faults import BadRequest
 
@@ -72,6 +76,7 @@ class PromptBuilder:
         if prompt.layout == "whole" and not prompt.closed:
             raise BadRequest("text that is still coming needs the streaming layout", param="layout")
         self._check_voice(prompt)
+        self._check_spoken(prompt)
 
     def _check_voice(self, prompt: Prompt) -> None:
         config, reference = self.config, prompt.reference
@@ -92,32 +97,38 @@ class PromptBuilder:
             raise BadRequest(
                 f"the speaker embedding has shape {reference.embedding.shape}, expected ({width},)", param="reference"
             )
-        codes = reference.codes
-        if codes is None:
-            return
-        if codes.ndim != 2 or codes.shape[1] != CODEBOOKS or not len(codes):
-            raise BadRequest(f"reference codes have shape {codes.shape}, expected (frames, 16)", param="reference")
-        if codes.min() < 0 or codes.max() >= config.codes:
-            raise BadRequest(f"reference codes must be from 0 to {config.codes - 1}", param="reference")
-        if not reference.text_ids:
-            raise BadRequest("reference codes need the transcript of the reference", param="reference")
-        known = len(reference.text_ids) + len(prompt.text_ids)
-        if not prompt.closed and known <= len(codes):
+
+    def _check_spoken(self, prompt: Prompt) -> None:
+        reference = prompt.reference
+        if reference is not None and reference.codes is not None:
+            self._check_codes(Said(reference.codes, reference.text_ids), "reference")
+        if prompt.carry is not None:
+            self._check_codes(prompt.carry, "carry")
+        if not prompt.closed and len(prompt.text_ids) < prompt.ids_to_begin:
             raise BadRequest(
-                f"live text beside a reference of {len(codes)} frames needs at least "
-                f"{len(codes) + 1 - len(reference.text_ids)} text ids to begin with, not {len(prompt.text_ids)}",
+                f"live text after what was said before needs at least {prompt.ids_to_begin} text ids to begin with, "
+                f"not {len(prompt.text_ids)}",
                 param="text_ids",
             )
+
+    def _check_codes(self, said: Said, name: str) -> None:
+        codes, most = said.codes, self.config.codes
+        if codes.ndim != 2 or codes.shape[1] != CODEBOOKS or not len(codes):
+            raise BadRequest(f"{name} codes have shape {codes.shape}, expected (frames, 16)", param=name)
+        if codes.min() < 0 or codes.max() >= most:
+            raise BadRequest(f"{name} codes must be from 0 to {most - 1}", param=name)
+        if not said.text_ids:
+            raise BadRequest(f"{name} codes need the transcript of the {name}", param=name)
 
     def positions(self, prompt: Prompt) -> int:
         """Length of the prefill. The prompt must have passed ``check``."""
         head = len(prompt.instruct_ids) + len(self._role) + len(self._codec_head(prompt))
         if prompt.speaker is not None or prompt.reference is not None:
             head += 1
-        reference = prompt.reference
-        if reference is not None and reference.codes is not None:
-            text = len(reference.text_ids) + len(prompt.text_ids) + 1
-            codes = len(reference.codes) + 1
+        spoken = prompt.spoken
+        if spoken is not None:
+            text = len(spoken.text_ids) + len(prompt.text_ids) + 1
+            codes = len(spoken.codes) + 1
             return head + 1 + (codes + text if prompt.layout == "whole" else codes)
         return head + 1 + (len(prompt.text_ids) + 2 if prompt.layout == "whole" else 1)
 
@@ -160,15 +171,15 @@ class PromptBuilder:
         talker, codec, eos = self._talker, self.config.codec, self.config.text.tts_eos
         begin, pad = (talker.codes(self._tensor((one,))) for one in (codec.bos, codec.pad))
         end = (eos,) if prompt.closed else ()
-        reference = prompt.reference
-        if reference is not None and reference.codes is not None:
-            ids = (*reference.text_ids, *prompt.text_ids, *end)
-            spoken = torch.cat((begin, self._frames(torch.from_numpy(reference.codes.copy()))))  # (R + 1, hidden)
+        spoken = prompt.spoken
+        if spoken is not None:
+            ids = (*spoken.text_ids, *prompt.text_ids, *end)
+            said = torch.cat((begin, self._frames(torch.from_numpy(spoken.codes.copy()))))  # (R + 1, hidden)
             if prompt.layout == "whole":
-                return torch.cat((talker.text(self._tensor(ids)) + pad, spoken + self.tts_pad)), ()
-            read = talker.text(self._tensor(ids[: len(spoken)]))
-            fill = self.tts_pad.expand(len(spoken) - len(read), -1)
-            return torch.cat((read, fill)) + spoken, ids[len(spoken) :]
+                return torch.cat((talker.text(self._tensor(ids)) + pad, said + self.tts_pad)), ()
+            read = talker.text(self._tensor(ids[: len(said)]))
+            fill = self.tts_pad.expand(len(said) - len(read), -1)
+            return torch.cat((read, fill)) + said, ids[len(said) :]
         if prompt.layout == "whole":
             text = talker.text(self._tensor(prompt.text_ids))
             return torch.cat((torch.cat((text, self.tts_eos)) + pad, self.tts_pad + begin)), ()

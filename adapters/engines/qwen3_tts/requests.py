@@ -10,8 +10,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from adapters.engines.qwen3_tts.guard import GuardSettings
-from adapters.engines.qwen3_tts.stages import Prompt
+from adapters.engines.qwen3_tts.stages import FRAME_SAMPLES, Prompt
 from sidecar.faults import Fault
+from sidecar.ports import Output
 
 CHUNK_RAMP = (1, 2, 4, 8, 16, 25)
 
@@ -57,12 +58,13 @@ class Ask:
     """One request. The prompt of a live text may have no ids yet and is not closed.
 
     ``max_frames``: an end set by the caller (the audio is cut there). ``first_chunk_frames``: length of the first
-    chunk in place of the ramp's.
+    chunk in place of the ramp's. ``output`` codes: nothing is decoded.
     """
 
     prompt: Prompt
     max_frames: int | None = None
     first_chunk_frames: int | None = None
+    output: Output = "pcm"
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,18 +73,20 @@ class Placed:
 
 
 @dataclass(frozen=True, slots=True)
-class Codes:
-    """Frames ``(frames, 16)`` int16 that are about to be decoded; only given where codes were asked for."""
-
-    frames: NDArray[np.int16]
-
-
-@dataclass(frozen=True, slots=True)
 class Samples:
-    """Decoded audio, float32 ``(frames * 1920,)``; ``first`` is the index of its first sample."""
+    """Decoded audio, float32 ``(frames * 1920,)``; ``first`` is the index of its first sample.
+
+    ``codes (frames, 16)`` int16 where they were asked for; ``pcm`` is empty where nothing else was.
+    """
 
     pcm: NDArray[np.float32]
     first: int
+    codes: NDArray[np.int16] | None = None
+
+    @property
+    def count(self) -> int:
+        """Samples that this stands for."""
+        return len(self.pcm) or (0 if self.codes is None else len(self.codes) * FRAME_SAMPLES)
 
 
 EndReason = Literal["end", "max_frames", "cap"]
@@ -103,7 +107,7 @@ class Failed:
     fault: Fault
 
 
-Event = Placed | Codes | Samples | Ended | Failed
+Event = Placed | Samples | Ended | Failed
 
 Sink = Callable[[Event], None]
 """Takes the events of one request, called in the step loop's thread: must neither wait nor raise."""

@@ -11,15 +11,16 @@ import logging
 import threading
 import time
 from collections import OrderedDict
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass, field, replace
 from typing import Any, Literal, Protocol, cast
 
 import numpy as np
+from numpy.typing import NDArray
 
-from adapters.engines.qwen3_tts.requests import Ask, Codes, Ended, Event, Failed, Limits, Placed, Samples, Sink
-from adapters.engines.qwen3_tts.scheduler import Piece, Scheduler, ids_to_begin
+from adapters.engines.qwen3_tts.requests import Ask, Ended, Event, Failed, Limits, Placed, Samples, Sink
+from adapters.engines.qwen3_tts.scheduler import Piece, Scheduler
 from adapters.engines.qwen3_tts.stages import Decoder, Frames, Prompt, Talker
 from sidecar.faults import BadRequest, EngineFault, EngineLost, Fault
 
@@ -44,7 +45,13 @@ class Stages:
         self._after: OrderedDict[bytes, Any] = OrderedDict()
 
     def first_state(self, prompt: Prompt) -> Any:
-        """The decoder's state before the first frame: an in-context reference has been heard already then."""
+        """The decoder's state before the first frame: what was said before has been heard already then."""
+        state = self._after_reference(prompt)
+        if prompt.carry is not None:
+            cast(Listening, self.decoder).listen(state, prompt.carry.codes)
+        return state
+
+    def _after_reference(self, prompt: Prompt) -> Any:
         reference = prompt.reference
         if reference is None or reference.codes is None or not len(reference.codes):
             return self.decoder.new_state()
@@ -84,7 +91,6 @@ class _Live:
     closed: bool
     row: int | None = None
     state: Any = None
-    wants_codes: bool = False
 
 
 class Ticket:
@@ -133,7 +139,7 @@ class Runtime:
         self._trace: Trace = trace or (lambda what, ids, frames: None)
         self._lock = threading.Condition()
         self._notes: dict[int, _Note] = {}
-        self._sinks: dict[int, tuple[Sink, bool]] = {}
+        self._sinks: dict[int, Sink] = {}
         self._ids = itertools.count(1)
         self._closing = False
         self._over = False
@@ -152,17 +158,17 @@ class Runtime:
         self._thread.start()
         return ready
 
-    def submit(self, ask: Ask, sink: Sink, *, codes: bool = False) -> Ticket:
+    def submit(self, ask: Ask, sink: Sink) -> Ticket:
         """Ask for an utterance; raises ``EngineLost`` when the loop does not run.
 
-        All else comes as events: ``Placed``, then ``Samples`` (before each, ``Codes``, if ``codes``), then ``Ended``;
-        or ``Failed`` with ``EngineOverloaded``, ``BadRequest``, ``EngineFault`` or ``EngineLost``.
+        All else comes as events: ``Placed``, then ``Samples``, then ``Ended``; or ``Failed`` with
+        ``EngineOverloaded``, ``BadRequest``, ``EngineFault`` or ``EngineLost``.
         """
         with self._lock:
             if self._lost is not None:
                 raise EngineLost(self._lost)
             id = next(self._ids)
-            self._sinks[id] = (sink, codes)
+            self._sinks[id] = sink
             self._notes[id] = _Note(opened=ask)
             self._lock.notify()
         return Ticket(id, self._note_of, self._lock)
@@ -274,16 +280,16 @@ class Runtime:
             scheduler.took(id, note.took)
 
     def _open(self, talker: Talker, scheduler: Scheduler, id: int, ask: Ask) -> None:
-        sink, wants_codes = self._sinks.pop(id)
+        sink = self._sinks.pop(id)
         try:
             known = ask.prompt
             if not known.closed:  # the least it can begin with
-                known = replace(known, text_ids=known.text_ids + (0,) * (ids_to_begin(known) - len(known.text_ids)))
+                known = replace(known, text_ids=known.text_ids + (0,) * (known.ids_to_begin - len(known.text_ids)))
             scheduler.submit(id, ask, talker.max_positions - talker.positions(known))
         except Fault as fault:
             sink(Failed(fault))
             return
-        self._live[id] = _Live(ask, sink, list(ask.prompt.text_ids), ask.prompt.closed, wants_codes=wants_codes)
+        self._live[id] = _Live(ask, sink, list(ask.prompt.text_ids), ask.prompt.closed)
 
     def _turn(self, stages: Stages, scheduler: Scheduler) -> bool:
         """One turn; False when there was nothing to do."""
@@ -327,21 +333,26 @@ class Runtime:
             self._fail(scheduler, id, fault)
             return
         live.row = row
-        live.state = stages.first_state(prompt)
+        if live.ask.output != "codes":
+            live.state = stages.first_state(prompt)
         scheduler.admitted(id)
 
     def _decode(self, decoder: Decoder, scheduler: Scheduler, batch: list[Piece]) -> None:
-        self._trace("decode", [piece.id for piece in batch], sum(len(piece.frames) for piece in batch))
+        """Hand out the frames of these, decoded where samples were asked for."""
+        sounding = [piece for piece in batch if self._live[piece.id].ask.output != "codes"]
+        decoded: Iterator[NDArray[np.float32]] = iter(())
+        if sounding:
+            self._trace("decode", [piece.id for piece in sounding], sum(len(piece.frames) for piece in sounding))
+            made = decoder.decode([(self._live[piece.id].state, piece.frames) for piece in sounding])
+            decoded = iter(made)
         for piece in batch:
-            if self._live[piece.id].wants_codes:
-                self._tell(piece.id, Codes(piece.frames))
-        decoded = decoder.decode([(self._live[piece.id].state, piece.frames) for piece in batch])
-        for piece, pcm in zip(batch, decoded, strict=True):
+            output = self._live[piece.id].ask.output
+            pcm = np.zeros(0, np.float32) if output == "codes" else next(decoded)
             first = scheduler.decoded(piece)
             if not np.isfinite(pcm).all():
                 self._fail(scheduler, piece.id, EngineFault("The decoder gave samples that are not numbers."))
             elif first is not None:
-                self._tell(piece.id, Samples(pcm, first))
+                self._tell(piece.id, Samples(pcm, first, None if output == "pcm" else piece.frames))
 
     def _release(self, talker: Talker, scheduler: Scheduler) -> None:
         for row in scheduler.released():
@@ -370,7 +381,7 @@ class Runtime:
         with self._lock:
             self._lost = reason
             self._notes.clear()
-            waiting = [sink for sink, _ in self._sinks.values()]
+            waiting = list(self._sinks.values())
             self._sinks.clear()
         self._turn_began = None
         self._active = 0

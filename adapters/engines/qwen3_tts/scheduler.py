@@ -17,7 +17,7 @@ import numpy as np
 
 from adapters.engines.qwen3_tts.guard import LoopGuard
 from adapters.engines.qwen3_tts.requests import Ask, EndReason, Limits
-from adapters.engines.qwen3_tts.stages import FRAME_SAMPLES, Frame, Frames, Prompt
+from adapters.engines.qwen3_tts.stages import FRAME_SAMPLES, Frame, Frames
 from adapters.engines.rows import chunk_frames
 from sidecar.faults import BadRequest, EngineFault, EngineOverloaded, Fault
 
@@ -103,7 +103,7 @@ class Scheduler:
             )
         lengths = chunk_frames(self._limits.chunk_ramp, ask.first_chunk_frames)
         guard = LoopGuard(self._limits.guard) if self._limits.guard is not None else None
-        needed = ids_to_begin(ask.prompt)
+        needed = ask.prompt.ids_to_begin
         item = _Item(id, ask, tokens, ask.prompt.closed, room, lengths, next(lengths), guard, needed)
         self._items[id] = item
         self._waiting.append(item)
@@ -297,17 +297,6 @@ class Scheduler:
         self._free.append(item.row)
         if item.over is None and item.admitted:
             self._released.append(item.row)
-
-
-def ids_to_begin(prompt: Prompt) -> int:
-    """Text ids that a text still coming must have for its prefill in the streaming layout.
-
-    One; beside an in-context reference, whose codes and text run side by side, as many as its codes outrun its text.
-    """
-    reference = prompt.reference
-    if reference is None or reference.codes is None:
-        return 1
-    return max(1, len(reference.codes) + 1 - len(reference.text_ids))
 
 
 def _has_text(item: _Item) -> bool:

@@ -8,24 +8,28 @@ from collections import deque
 from collections.abc import AsyncIterator, Callable, Sequence
 from typing import Literal
 
+from adapters.engines.live_text import TextCount
 from adapters.engines.qwen3_tts.requests import Ended, Event, Failed, Placed, Samples
 from adapters.engines.qwen3_tts.runtime import Ticket
+from adapters.engines.qwen3_tts.stages import FRAME_SAMPLES, Prompt
 from adapters.engines.qwen3_tts.utterances import LiveTokens
 from sidecar.faults import EngineLost, Fault
 from sidecar.ports import AudioChunk
 
 
 class RowSpeaking:
-    """See ``Speaking``; with ``tokens`` also a text that is still coming (``append``, ``finish``).
+    """See ``Speaking``. ``tokens`` read the text of a live utterance, and tell where ids end in the text of any.
 
     ``sink`` takes the runtime's events in its thread. What waits here unread is bounded by the scheduler, which hears
     of every chunk that is taken.
     """
 
-    def __init__(self, language: str, text_tokens: int, tokens: LiveTokens | None = None) -> None:
+    def __init__(self, language: str, prompt: Prompt, text: TextCount, tokens: LiveTokens | None) -> None:
         self._loop = asyncio.get_running_loop()
         self._language = language
-        self._text_tokens = text_tokens
+        self._prompt = prompt
+        self._text_tokens = len(prompt.text_ids)
+        self._text = text
         self._tokens = tokens
         self._ticket: Ticket | None = None
         self._waiting: deque[Samples] = deque()
@@ -70,16 +74,19 @@ class RowSpeaking:
         self._finish(EngineLost("The speech engine was stopped."))
 
     def append(self, text: str) -> None:
-        """More of a live text; what its next words may still change is held back. Never waits."""
-        if self._tokens is None:
-            raise RuntimeError("the text of this utterance is complete")
-        self._more(self._tokens.feed(text))
+        """See ``Speaking``; what its next words may still change is held back."""
+        if self._text.append(text, over=self._end is not None):
+            self.read(text)
+
+    def read(self, text: str) -> None:
+        """Take in a piece of a live text that has been counted."""
+        if self._tokens is not None:
+            self._more(self._tokens.feed(text))
 
     def finish(self) -> None:
-        """The live text is complete. Idempotent."""
-        tokens, self._tokens = self._tokens, None
-        if tokens is not None:
-            self._more(tokens.finish())
+        """See ``Speaking``."""
+        if self._text.finish() and self._tokens is not None:
+            self._more(self._tokens.finish())
             if self._ticket is not None:
                 self._ticket.finish()
 
@@ -95,6 +102,7 @@ class RowSpeaking:
                     self.placed.set_result(None)
             case Samples():
                 self._waiting.append(event)
+                self._text.read(self._text_chars(event))
             case Ended():
                 self._end = self._end or "ended"
             case Failed(fault):
@@ -102,9 +110,15 @@ class RowSpeaking:
                     self.placed.set_exception(fault)
                     self.placed.exception()  # read by open, if it still waits
                 self._end = self._end or fault
-            case _:
-                return
         self._wake.set()
+
+    def _text_chars(self, piece: Samples) -> int | None:
+        """Characters that had been fed when the last frame of the piece was made; the whole layout cannot tell."""
+        if self._tokens is None or not self._tokens.ends:
+            return None
+        ids = self._prompt.ids_fed((piece.first + piece.count) // FRAME_SAMPLES)
+        ends = self._tokens.ends
+        return ends[min(ids, len(ends)) - 1] if ids else 0
 
     def _finish(self, how: Literal["cancelled"] | Fault) -> None:
         if self._end in (None, "ended"):
@@ -128,8 +142,8 @@ class RowSpeaking:
                 if self._waiting:
                     piece = self._waiting.popleft()
                     if self._ticket is not None:
-                        self._ticket.took(len(piece.pcm))
-                    yield AudioChunk(piece.pcm, piece.first)
+                        self._ticket.took(piece.count)
+                    yield AudioChunk(piece.pcm, piece.first, piece.codes, self._text_chars(piece))
                 elif isinstance(self._end, Fault):
                     raise self._end
                 else:

@@ -4,8 +4,8 @@ A step of a row is: feed its last frame and the next text id to the talker, draw
 that code's frame with the predictor. The first step of a row needs no talker pass, ``admit`` has drawn its first code;
 so the first frame needs one text id, and frame s + 1 the id after that.
 
-The end of speech cannot be drawn in a row admitted with its text open before tts_eos has been fed, whenever the text is
-closed: its codes depend on the text, not on its arrival. A row admitted closed may end earlier, as in the reference.
+The end of speech cannot be drawn in a live row before tts_eos has been fed, whenever its text is closed: its codes
+depend on the text, not on its arrival. A row that is not live may end earlier, as in the reference.
 
 What is guaranteed of a row's codes, whatever rows are stepped beside it:
 
@@ -172,7 +172,7 @@ class Stage0:
             length,
             list(trailing),
             closed=prompt.closed,
-            live=not prompt.closed,
+            live=prompt.live or not prompt.closed,
         )
         self._seen[row] = False
         code = self._pick(self.talker.logits(hidden), self._seen[row : row + 1], *self._talker_draw([state]))

@@ -50,12 +50,21 @@ class Reference:
 
 
 @dataclass(frozen=True, slots=True)
+class Said:
+    """Speech that has just been: its ``codes (frames, 16)`` int16, at least one, and the ``text_ids`` of its words."""
+
+    codes: Frames
+    text_ids: tuple[int, ...]
+
+
+@dataclass(frozen=True, slots=True)
 class Prompt:
     """One request as ids: what stage 0 lays out as its prefill (spec of the model, prompt layout).
 
     ``text_ids`` are the body's ids known when the row is admitted (at least one); more may follow with ``append``
     while ``closed`` is False, in streaming layout only. ``language`` is a key of the checkpoint's languages or None
-    for auto, ``speaker`` a key of its speakers.
+    for auto, ``speaker`` a key of its speakers. ``carry`` comes after the reference and before the text. ``live``: the
+    end cannot be drawn before the text has been fed to its end, even where all of it was there from the beginning.
     """
 
     text_ids: tuple[int, ...]
@@ -65,7 +74,38 @@ class Prompt:
     speaker: str | None = None
     instruct_ids: tuple[int, ...] = ()
     reference: Reference | None = None
+    carry: Said | None = None
+    live: bool = False
     sampling: Sampling = field(default_factory=Sampling)
+
+    @property
+    def spoken(self) -> Said | None:
+        """What counts as said before the text: the reference in context, then the carry."""
+        parts = [] if self.carry is None else [self.carry]
+        reference = self.reference
+        if reference is not None and reference.codes is not None and len(reference.codes):
+            parts.insert(0, Said(reference.codes, reference.text_ids))
+        if len(parts) < 2:
+            return parts[0] if parts else None
+        first, then = parts
+        return Said(np.concatenate((first.codes, then.codes)), (*first.text_ids, *then.text_ids))
+
+    @property
+    def ids_to_begin(self) -> int:
+        """Text ids that a text still coming must have for its prefill.
+
+        One; beside what was said before, whose codes and text run side by side, as many as its codes outrun its text.
+        """
+        return max(1, self.ids_fed(1))
+
+    def ids_fed(self, frames: int) -> int:
+        """In the streaming layout: ids of the text that have been fed when so many frames (at least one) are made.
+
+        One before the first frame and one with each; beside what was said before, its own text comes first. More
+        than there are, once the text has been fed to its end.
+        """
+        spoken = self.spoken
+        return frames if spoken is None else max(0, frames + len(spoken.codes) - len(spoken.text_ids))
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,9 +7,10 @@ ordinary characters here, so no request can reach a reserved id.
 
 from __future__ import annotations
 
+import itertools
 import json
 import unicodedata
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -101,9 +102,9 @@ class TextTokenizer:
         """The pieces BPE works on, in its byte alphabet, each with the offset of its end in the text."""
         return [(piece, span[1]) for piece, span in self._bpe.pre_tokenizer.pre_tokenize_str(normalised)]
 
-    def pretoken_ids(self, piece: str) -> list[int]:
-        """Ids of one of ``pretokens``."""
-        return [token.id for token in self._bpe.model.tokenize(piece)]
+    def pretoken_ids(self, piece: str) -> list[tuple[int, int]]:
+        """Ids of one of ``pretokens``, each with the bytes of the text that it stands for."""
+        return [(token.id, len(token.value)) for token in self._bpe.model.tokenize(piece)]
 
 
 class LiveTokenizer:
@@ -112,31 +113,42 @@ class LiveTokenizer:
     A pre-token is final once the next one has begun: nothing that follows can lengthen it any more. White space is an
     exception, since a line break later in the same run can swallow all of it; it waits for the run's end. Characters
     that normalisation may still combine with what follows are not looked at.
+
+    ``ends`` has, for each id given so far, the characters of the text up to its end: where normalisation joins
+    characters, the end of what it joined.
     """
 
     def __init__(self, tokenizer: TextTokenizer) -> None:
+        self.ends: list[int] = []
         self._tokenizer = tokenizer
         self._raw = ""  # may still combine with what follows
+        self._raw_at = 0
         self._normalised = ""  # will not, but its pre-tokens are open
+        self._origins: list[int] = []  # of each of its characters, the end in the text
         self._begun = False
 
     def feed(self, text: str) -> list[int]:
         """More text; returns the ids that have become final."""
         self._raw += text
-        seam = _last_seam(self._raw)
-        self._normalised += self._tokenizer.normalise(self._raw[:seam])
-        self._raw = self._raw[seam:]
+        self._normalise(_last_seam(self._raw))
         return self._commit(final=False)
 
     def finish(self) -> list[int]:
         """The text is complete; returns the ids that are left. Nothing may be fed afterwards."""
-        self._normalised += self._tokenizer.normalise(self._raw)
-        self._raw = ""
+        self._normalise(len(self._raw))
         return self._commit(final=True)
+
+    def _normalise(self, length: int) -> None:
+        text, self._raw = self._raw[:length], self._raw[length:]
+        normalised = self._tokenizer.normalise(text)
+        origins = _origins(text, normalised, self._tokenizer.normalise)
+        self._normalised += normalised
+        self._origins += [self._raw_at + end for end in origins]
+        self._raw_at += length
 
     def _commit(self, *, final: bool) -> list[int]:
         if not self._begun:
-            self._normalised = _without_leading_breaks(self._normalised)
+            self._drop(len(self._normalised) - len(_without_leading_breaks(self._normalised)))
             if self._normalised.isspace() and not final:
                 return []  # a line break may follow
             self._begun = bool(self._normalised)
@@ -146,9 +158,30 @@ class LiveTokenizer:
             pieces = pieces[:-1]
             while pieces and (pieces[-2][1] if len(pieces) > 1 else 0) >= begins:
                 pieces.pop()
-        if pieces:
-            self._normalised = self._normalised[pieces[-1][1] :]
-        return [one for piece, _ in pieces for one in self._tokenizer.pretoken_ids(piece)]
+        ids, start = [], 0
+        for piece, end in pieces:
+            ids += self._ids_of(piece, start, end)
+            start = end
+        self._drop(start)
+        return ids
+
+    def _drop(self, characters: int) -> None:
+        self._normalised = self._normalised[characters:]
+        del self._origins[:characters]
+
+    def _ids_of(self, piece: str, start: int, end: int) -> list[int]:
+        """Ids of a pre-token that has this place in the normalised text; notes their ends."""
+        found = self._tokenizer.pretoken_ids(piece)
+        if len(found) > 1:
+            encoded, bytes_ = self._normalised[start:end].encode("utf-8"), 0
+            for _, length in found[:-1]:
+                bytes_ += length
+                characters = len(encoded[:bytes_].decode("utf-8", "ignore"))
+                before = self.ends[-1] if self.ends else 0
+                self.ends.append(self._origins[start + characters - 1] if characters else before)
+        if found:
+            self.ends.append(self._origins[end - 1])
+        return [one for one, _ in found]
 
 
 def _without_leading_breaks(text: str) -> str:
@@ -157,12 +190,29 @@ def _without_leading_breaks(text: str) -> str:
     return text[max(run.rfind("\n"), run.rfind("\r")) + 1 :]
 
 
+def _origins(text: str, normalised: str, normalise: Callable[[str], str]) -> list[int]:
+    """For each character of a normalised text, where what it comes from ends in the text."""
+    if text == normalised:
+        return list(range(1, len(text) + 1))
+    starts = [at for at in range(len(text)) if not _joins(text[at])]
+    bounds = [0, *(at for at in starts if at), len(text)]
+    groups = [normalise(text[a:b]) for a, b in itertools.pairwise(bounds)]
+    if "".join(groups) == normalised:
+        return [end for group, end in zip(groups, bounds[1:], strict=True) for _ in group]
+    share = len(text) / len(normalised)  # halves of a surrogate pair, joined: not worth more
+    return [round((at + 1) * share) for at in range(len(normalised))]
+
+
+def _joins(character: str) -> bool:
+    """True for what normalisation may combine with the character before it."""
+    code = ord(character)
+    return unicodedata.category(character).startswith("M") or any(low <= code <= high for low, high in _JOINING)
+
+
 def _last_seam(text: str) -> int:
     """The last place where a character begins that combines with nothing before it: what is before stays as it is."""
     for at in range(len(text) - 1, -1, -1):
-        code = ord(text[at])
-        joins = unicodedata.category(text[at]).startswith("M") or any(low <= code <= high for low, high in _JOINING)
-        if not joins:
+        if not _joins(text[at]):
             return at
     return 0
 

@@ -6,12 +6,12 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Literal, Protocol
 
-import numpy as np
-
+from adapters.engines.anchors import checked_embedding
 from adapters.engines.builtin.languages import Languages
-from adapters.engines.qwen3_tts.stages import Prompt, Reference, Sampling
-from sidecar.faults import BadRequest, UnknownVoice, UnsupportedLanguage
+from adapters.engines.qwen3_tts.stages import Prompt, Reference, Said, Sampling
+from sidecar.faults import BadRequest, UnknownVoice, UnsupportedByEngine, UnsupportedLanguage
 from sidecar.ports import EngineTraits, EngineVoice, Utterance
+from voices.carry import Carry
 
 ISO = {
     "chinese": "zh", "english": "en", "french": "fr", "german": "de", "italian": "it", "japanese": "ja",
@@ -27,7 +27,9 @@ LayoutChoice = Literal["auto", "streaming", "whole"]
 
 
 class LiveTokens(Protocol):
-    """Ids of one text that arrives in pieces."""
+    """Ids of one text that arrives in pieces. ``ends``: for each given so far, characters up to its end in the text."""
+
+    ends: list[int]
 
     def feed(self, text: str) -> Sequence[int]:
         """More text; the ids that have become final."""
@@ -42,6 +44,9 @@ class Tokens(Protocol):
     def body_ids(self, text: str) -> tuple[int, ...]:
         """Ids of a text to speak."""
 
+    def reference_ids(self, text: str) -> tuple[int, ...]:
+        """Ids of what was said before the text."""
+
     def instruct_ids(self, text: str) -> tuple[int, ...]:
         """Ids of an instruction with its frame; none for an empty one."""
 
@@ -55,7 +60,7 @@ class Model:
 
     ``languages`` are its names for them (``english``); ``speakers`` lower case; ``dialects`` the dialect of those
     speakers that have one. ``references`` are the voices of a Base checkpoint, which brings none of its own; ``width``
-    is that of its speaker embeddings.
+    is that of its speaker embeddings; ``codec_id`` names the weights of its codec.
     """
 
     name: str
@@ -67,6 +72,7 @@ class Model:
     tokens: Tokens
     dialects: Mapping[str, str] = field(default_factory=dict)
     references: Mapping[str, Reference] = field(default_factory=dict)
+    codec_id: str = ""
 
     @property
     def voices(self) -> tuple[str, ...]:
@@ -93,7 +99,11 @@ def traits_of(model: Model, *, rows: int, deterministic: bool) -> EngineTraits:
         max_rows=rows,
         deterministic=deterministic,
         clone_widths=(model.width,) if model.kind == "base" else (),
+        anchor_codes=model.kind == "base",
         live_text=True,
+        codes_out=True,
+        carry=True,
+        codec_id=model.codec_id,
         instructions=model.takes_instructions,
         tasks=({"base": "Base", "custom_voice": "CustomVoice", "voice_design": "VoiceDesign"}[model.kind],),
     )
@@ -106,51 +116,59 @@ def _description(model: Model, voice: str) -> str:
     return f"{model.name}, speaks {dialect.replace('_', ' ')}" if dialect else model.name
 
 
-def prompt_of(
-    model: Model,
-    utterance: Utterance,
-    *,
-    layout: LayoutChoice = "auto",
-    reference: Reference | None = None,
-    live: bool = False,
-) -> Prompt:
-    """The prompt of an utterance; without text ids when ``live``, they come from the tokens' ``live`` then.
+def prompt_of(model: Model, utterance: Utterance, *, layout: LayoutChoice = "auto") -> Prompt:
+    """The prompt of an utterance; without text ids when it is live, they come from the tokens' ``live`` then.
 
     ``layout`` auto: the reference's defaults (clones stream their text, the others know it whole); live text always
     streams. Instructions for a checkpoint that takes none are left out, as the reference does. Raises
-    ``UnknownVoice``, ``UnsupportedLanguage``, ``BadRequest``, each with what is possible.
+    ``UnknownVoice``, ``UnsupportedLanguage``, ``UnsupportedByEngine``, ``BadRequest``, each with what is possible.
     """
-    voice = utterance.voice.lower()
-    if reference is None and utterance.speaker_embedding is not None:
-        reference = Reference(np.asarray(utterance.speaker_embedding, np.float32))
-    if reference is None:
-        if voice not in model.voices:
-            raise UnknownVoice(_no_voice(model), param="voice")
-        reference = model.references[voice] if model.kind == "base" else None
-    elif model.kind != "base":
-        raise BadRequest(
-            f"This checkpoint ({model.kind}) cannot clone voices; there are: {', '.join(model.voices)}.", param="voice"
-        )
-    elif reference.embedding.shape != (model.width,):
-        raise BadRequest(
-            f"The speaker embedding must have {model.width} values, not {reference.embedding.shape}.", param="voice"
-        )
+    voice, live = utterance.voice.lower(), utterance.live
+    reference = _reference(model, utterance)
     language = _language(model, utterance.language)
-    ids: tuple[int, ...] = () if live else model.tokens.body_ids(utterance.text)
     if not live and not utterance.text.strip():
         raise BadRequest("There is no text to speak.", param="input")
     if layout == "auto":
         layout = "streaming" if model.kind == "base" else "whole"
     return Prompt(
-        text_ids=ids,
+        text_ids=() if live else model.tokens.body_ids(utterance.text),
         closed=not live,
         layout="streaming" if live else layout,
         language=language,
         speaker=voice if model.kind == "custom_voice" else None,
         instruct_ids=model.tokens.instruct_ids(utterance.instructions) if model.takes_instructions else (),
         reference=reference,
+        carry=_carry(model, utterance.carry),
+        live=live,
         sampling=Sampling(seed=utterance.seed),
     )
+
+
+def _reference(model: Model, utterance: Utterance) -> Reference | None:
+    """The voice of an utterance, where it is not a speaker of the checkpoint's."""
+    anchor = utterance.anchor
+    if anchor is None:
+        if utterance.voice.lower() not in model.voices:
+            raise UnknownVoice(_no_voice(model), param="voice")
+        return model.references[utterance.voice.lower()] if model.kind == "base" else None
+    if model.kind != "base":
+        raise UnsupportedByEngine(
+            f"This checkpoint ({model.kind}) cannot clone voices; there are: {', '.join(model.voices)}.", param="voice"
+        )
+    embedding = checked_embedding(anchor, (model.width,))
+    if anchor.codes is None:
+        return Reference(embedding)
+    if not anchor.transcript.strip():
+        raise BadRequest("The voice's reference codes need their transcript.", param="voice")
+    return Reference(embedding, anchor.codes, model.tokens.reference_ids(anchor.transcript))
+
+
+def _carry(model: Model, carry: Carry | None) -> Said | None:
+    if carry is None:
+        return None
+    if not carry.text.strip():
+        raise BadRequest("The carry's codes need their text.", param="carry")
+    return Said(carry.codes, model.tokens.reference_ids(carry.text))
 
 
 def spoken_language(model: Model, utterance: Utterance, detector: Languages) -> str:

@@ -6,6 +6,7 @@ import signal
 import subprocess
 import sys
 from collections.abc import AsyncIterator, Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -119,8 +120,9 @@ async def test_faults_keep_their_kind(make: Make) -> None:
         await engine.open(SAY)
     assert busy.value.retry_after_s == 1.0
     first.cancel()
-    with pytest.raises(UnsupportedByEngine):
-        await engine.open_live(SAY)
+    with pytest.raises(UnsupportedByEngine) as lacking:
+        await engine.open(replace(SAY, output="codes"))
+    assert lacking.value.param == "output_mode"
     with pytest.raises(TooLarge):
         await engine.open(Utterance("x" * MAX_HEADER_BYTES, "alto", 1))
     assert (await engine.health()).active_rows == 0
@@ -211,7 +213,7 @@ async def test_an_opening_that_is_given_up_is_given_up_there(make: Make) -> None
 async def test_live_text_says_the_same_as_the_whole_text(make: Make) -> None:
     engine = await started(make("live", layout="streaming"))
     whole = await said(await engine.open(Utterance(TEXT, "vivian", 4, "en")))
-    speaking = await engine.open_live(Utterance(TEXT[:7], "vivian", 4, "en"))
+    speaking = await engine.open(Utterance(TEXT[:7], "vivian", 4, "en", live=True))
     reader = asyncio.ensure_future(said(speaking))
     for at in range(7, len(TEXT), 11):
         speaking.append(TEXT[at : at + 11])
@@ -227,7 +229,7 @@ async def test_live_text_says_the_same_as_the_whole_text(make: Make) -> None:
 async def test_live_text_survives_a_crash(make: Make) -> None:
     engine = await started(make("live", layout="streaming"))
     whole = await said(await engine.open(Utterance(TEXT, "vivian", 4, "en")))
-    speaking = await engine.open_live(Utterance("", "vivian", 4, "en"))
+    speaking = await engine.open(Utterance("", "vivian", 4, "en", live=True))
     stream = speaking.chunks()
     speaking.append(TEXT[:200])
     chunks = [await anext(stream) for _ in range(3)]

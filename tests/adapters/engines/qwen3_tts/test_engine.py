@@ -20,11 +20,13 @@ from sidecar.faults import (
     EngineFault,
     EngineLost,
     UnknownVoice,
+    UnsupportedByEngine,
     UnsupportedLanguage,
 )
 from sidecar.ports import Pcm, Speaking, Utterance
 from tests.adapters.engines.qwen3_tts.toy import LOOPING_ID, ToyDecoder, ToyTalker, alone, samples_of, stages
 from tests.adapters.engines.qwen3_tts.toy_engine import ToyTokens, model, toy_engine
+from voices.anchor import SpeakerAnchor
 
 TEXT = " ".join(f"word{number}" for number in range(40))
 SAY = Utterance(TEXT, "vivian", 3, "en")
@@ -89,7 +91,7 @@ def test_layouts_are_those_of_the_reference(kind: Kind, voice: str, layout: str)
     assert prompt.sampling == Sampling(seed=2**63 + 1)
     assert prompt.closed
     assert prompt_of(model(kind), asked, layout="streaming").layout == "streaming"
-    live = prompt_of(model(kind), asked, live=True, layout="whole")
+    live = prompt_of(model(kind), replace(asked, live=True), layout="whole")
     assert (live.layout, live.closed, live.text_ids) == ("streaming", False, ())
 
 
@@ -121,12 +123,16 @@ async def test_what_is_impossible_is_refused_with_what_is_possible(
 
 
 def test_cloning_needs_a_base_checkpoint_and_the_right_width() -> None:
-    voice = Reference(np.zeros(8, np.float32))
-    assert prompt_of(model("base"), replace(SAY, voice=""), reference=voice).reference is voice
-    with pytest.raises(BadRequest, match="cannot clone voices; there are: vivian, eric"):
-        prompt_of(model(), SAY, reference=voice)
-    with pytest.raises(BadRequest, match="must have 8 values, not \\(9,\\)"):
-        prompt_of(model("base"), SAY, reference=Reference(np.zeros(9, np.float32)))
+    asked = replace(SAY, voice="", anchor=SpeakerAnchor(np.ones(8, np.float32), np.ones((2, 16), np.int16), "so said"))
+    reference = prompt_of(model("base"), asked).reference
+    assert reference is not None
+    assert reference.codes is not None
+    assert (reference.embedding.tolist(), reference.codes.shape) == ([1.0] * 8, (2, 16))
+    assert reference.text_ids == ToyTokens().body_ids("so said")
+    with pytest.raises(UnsupportedByEngine, match="cannot clone voices; there are: vivian, eric"):
+        prompt_of(model(), asked)
+    with pytest.raises(BadRequest, match="has 9 values; 8 are needed"):
+        prompt_of(model("base"), replace(SAY, anchor=SpeakerAnchor(np.ones(9, np.float32))))
     with pytest.raises(UnknownVoice, match="clones voices and brings none"):
         prompt_of(replace(model("base"), references={}), SAY)
 
@@ -172,7 +178,7 @@ async def test_the_first_audio_takes_one_prefill_one_step_one_frame_decoded() ->
 async def test_live_text_says_what_the_whole_text_says(size: int) -> None:
     engine = await started(toy_engine(layout="streaming"))
     whole = await said(await engine.open(SAY))
-    speaking = await engine.open_live(replace(SAY, text=TEXT[:3]))
+    speaking = await engine.open(replace(SAY, text=TEXT[:3], live=True))
     reader = asyncio.ensure_future(said(speaking))
     for at in range(3, len(TEXT), size):
         speaking.append(TEXT[at : at + size])
@@ -188,7 +194,7 @@ async def test_live_text_says_what_the_whole_text_says(size: int) -> None:
 
 async def test_live_text_that_never_comes_costs_nobody_else_and_nothing_is_said() -> None:
     engine = await started(toy_engine(max_rows=2))
-    speaking = await engine.open_live(replace(SAY, text=""))
+    speaking = await engine.open(replace(SAY, text="", live=True))
     assert len(await said(await engine.open(SAY))) > 0
     while (await engine.health()).active_rows != 1:
         await asyncio.sleep(0.01)

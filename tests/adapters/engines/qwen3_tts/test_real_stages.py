@@ -17,7 +17,7 @@ from adapters.engines.host import HostedEngine
 from adapters.engines.qwen3_tts.__main__ import arguments, main, run, speak
 from adapters.engines.qwen3_tts.code2wav import Code2Wav
 from adapters.engines.qwen3_tts.engine import Qwen3TtsEngine, Qwen3TtsSettings
-from adapters.engines.qwen3_tts.requests import Ask, Codes, Ended, Event, Failed, Limits, Samples
+from adapters.engines.qwen3_tts.requests import Ask, Ended, Event, Failed, Limits, Samples
 from adapters.engines.qwen3_tts.runtime import Runtime, Stages
 from adapters.engines.qwen3_tts.stages import Frames, Prompt, Sampling
 from sidecar.clock import SystemClock
@@ -39,16 +39,17 @@ def stages(size: str, kind: str, rows: int) -> Stages:
 def together(runtime: Runtime, asks: Sequence[Ask]) -> list[tuple[Frames, Pcm]]:
     """All of these at once through one runtime."""
     inboxes: list[queue.SimpleQueue[Event]] = [queue.SimpleQueue() for _ in asks]
-    tickets = [runtime.submit(ask, inbox.put, codes=True) for ask, inbox in zip(asks, inboxes, strict=True)]
+    tickets = [runtime.submit(ask, inbox.put) for ask, inbox in zip(asks, inboxes, strict=True)]
     results = []
     for ticket, inbox in zip(tickets, inboxes, strict=True):
-        codes, pcm = [], []
+        codes: list[Frames] = []
+        pcm: list[Pcm] = []
         while not isinstance(event := inbox.get(timeout=60), Ended):
             assert not isinstance(event, Failed), event
-            if isinstance(event, Codes):
-                codes.append(event.frames)
-            elif isinstance(event, Samples):
+            if isinstance(event, Samples):
                 assert event.first == sum(map(len, pcm))
+                assert event.codes is not None
+                codes.append(event.codes)
                 pcm.append(event.pcm)
                 ticket.took(len(event.pcm))
         results.append((np.concatenate(codes), np.concatenate(pcm)))
@@ -61,7 +62,7 @@ def test_a_batch_says_what_the_reference_says_alone(size: str, kind: str) -> Non
     assert chosen
     runtime = Runtime(lambda: stages(size, kind, 3), Limits(guard=None))
     runtime.start().result()
-    asks = [Ask(prompt_of(case), max_frames=MAX_NEW - 1) for case in chosen for _ in range(2)]
+    asks = [Ask(prompt_of(case), max_frames=MAX_NEW - 1, output="both") for case in chosen for _ in range(2)]
     spoken = together(runtime, asks)
     runtime.close()
     runtime.join()
@@ -75,7 +76,7 @@ def test_a_batch_says_what_the_reference_says_alone(size: str, kind: str) -> Non
 
 def test_sampled_rows_are_the_same_alone_and_together() -> None:
     prompt = prompt_of(next(case for case in cases() if case["kind"] == "custom_voice" and case["size"] == "tiny"))
-    asks = [Ask(replace(prompt, sampling=Sampling(seed=seed % 3)), max_frames=30) for seed in range(7)]
+    asks = [Ask(replace(prompt, sampling=Sampling(seed=seed % 3)), max_frames=30, output="both") for seed in range(7)]
     runtime = Runtime(lambda: stages("tiny", "custom_voice", 4), Limits())
     runtime.start().result()
     alone = [together(runtime, [ask])[0] for ask in asks[:3]]
@@ -128,7 +129,7 @@ async def test_live_text_gives_the_samples_of_the_whole_text(size: int) -> None:
     await engine.start()
     asked = Utterance(TEXT, "ryan", 5, "en", max_frames=40)
     whole = await said(await engine.open(asked))
-    speaking = await engine.open_live(replace(asked, text=""))
+    speaking = await engine.open(replace(asked, text="", live=True))
     for at in range(0, len(TEXT), size):
         speaking.append(TEXT[at : at + size])
     speaking.finish()

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
 from adapters.engines.qwen3_tts.requests import Ask, EndReason, Limits
-from adapters.engines.qwen3_tts.scheduler import Piece, Scheduler, ids_to_begin
+from adapters.engines.qwen3_tts.scheduler import Piece, Scheduler
 from adapters.engines.qwen3_tts.stages import FRAME_SAMPLES, Frames, Prompt, Reference, Sampling
 from sidecar.faults import BadRequest, EngineOverloaded, Fault
 from tests.adapters.engines.qwen3_tts.toy import LOOPING_ID, SILENT_ID, ToyTalker, alone, frames_of
@@ -343,7 +343,7 @@ def test_a_row_that_lacks_text_gives_its_reader_what_it_has() -> None:
 
 def test_text_beside_a_longer_reference_waits_for_enough_of_it() -> None:
     reference = Reference(np.zeros(4, np.float32), np.zeros((5, 16), np.int16), (1, 2, 3))
-    assert ids_to_begin(prompt(reference=reference)) == 3
+    assert prompt(reference=reference).ids_to_begin == 3
     driver = Driver(rows=1)
     driver.submit(1, Ask(prompt(7, 8, closed=False, reference=reference)))
     driver.turn()

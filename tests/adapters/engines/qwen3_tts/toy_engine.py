@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -19,6 +20,9 @@ class ToyTokens:
     def body_ids(self, text: str) -> tuple[int, ...]:
         return tuple(sum(map(ord, word)) % 50_000 for word in text.split())
 
+    def reference_ids(self, text: str) -> tuple[int, ...]:
+        return self.body_ids(text)
+
     def instruct_ids(self, text: str) -> tuple[int, ...]:
         return (1, *self.body_ids(text), 2) if text else ()
 
@@ -28,16 +32,23 @@ class ToyTokens:
 
 class ToyLive:
     def __init__(self, tokens: ToyTokens) -> None:
+        self.ends: list[int] = []
         self._tokens = tokens
         self._held = ""
+        self._at = 0
 
     def feed(self, text: str) -> Sequence[int]:
-        words = (self._held + text).rpartition(" ")
-        self._held = words[2]
-        return self._tokens.body_ids(words[0])
+        words, space, held = (self._held + text).rpartition(" ")
+        self._held = held
+        return self._ids(words + space)
 
     def finish(self) -> Sequence[int]:
-        return self._tokens.body_ids(self._held)
+        return self._ids(self._held)
+
+    def _ids(self, text: str) -> Sequence[int]:
+        self.ends += [self._at + found.end() for found in re.finditer(r"\S+", text)]
+        self._at += len(text)
+        return self._tokens.body_ids(text)
 
 
 def model(kind: Kind = "custom_voice", *, instructions: bool = True) -> Model:
