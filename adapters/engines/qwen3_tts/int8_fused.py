@@ -150,7 +150,8 @@ class FusedTransformer:
         self.config = config
         self._team = team
         self._positions = tables[0].shape[0]
-        self._run = _function(compiled(config).address("transformer"), 3)
+        self._code = compiled(config)  # kept, as the function lives in it
+        self._run = _function(self._code.address("transformer"), 3)
         kept = self._load(weights, prefix) | {"cos": tables[0].numpy(), "sin": tables[1].numpy()} | self._shared()
         self._kept = kept  # the plan holds addresses only
         self._plan = {name: array.ctypes.data for name, array in kept.items()}

@@ -203,6 +203,11 @@ class Code:
         return Num(self, self.builder.load_atomic(place, "acquire", 8, typ=I64))
 
 
+def declare(module: Any, name: str, parameters: int) -> None:
+    """A function of another module, with so many parameters."""
+    ir.Function(module, ir.FunctionType(ir.VoidType(), [I64] * parameters), name)
+
+
 class Compiled:
     """A module as machine code; keeps it alive."""
 
@@ -226,6 +231,10 @@ class Compiled:
     def address(self, name: str) -> int:
         """Of an exported function."""
         return int(self._engine.get_function_address(name))
+
+    def share(self, name: str) -> None:
+        """Let modules that are compiled later ``declare`` an exported function and call it."""
+        binding.add_symbol(name, self.address(name))
 
 
 def has_vnni() -> bool:

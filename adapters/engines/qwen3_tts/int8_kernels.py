@@ -19,8 +19,8 @@ from typing import Any
 from llvmlite import ir  # type: ignore[import-untyped]
 
 from adapters.engines.qwen3_tts.config import TransformerConfig
-from adapters.engines.qwen3_tts.int8_ir import F32, I32, I64, Code, Compiled, Num, vector
-from adapters.engines.qwen3_tts.int8_tiles import GROUP, LANES, emit_products
+from adapters.engines.qwen3_tts.int8_ir import F32, I32, I64, Code, Compiled, Num, declare, vector
+from adapters.engines.qwen3_tts.int8_tiles import GROUP, LANES, SHARED, emit_products
 
 PATIENCE = 300
 """Looks at a barrier before a waiting thread offers its core to others."""
@@ -57,7 +57,10 @@ def products() -> Compiled:
     """``linear`` and ``pack_*`` of ``int8_tiles``."""
     module = ir.Module("products")
     emit_products(module)
-    return Compiled(module)
+    found = Compiled(module)
+    for name in SHARED:
+        found.share(name)
+    return found
 
 
 def compiled(config: TransformerConfig) -> Compiled:
@@ -68,8 +71,10 @@ def compiled(config: TransformerConfig) -> Compiled:
 
 @functools.lru_cache(maxsize=8)
 def _compiled(hidden: int, middle: int, heads: int, kv_heads: int, dim: int, eps: float) -> Compiled:
+    products()
     module = ir.Module("transformer")
-    emit_products(module)
+    for name, parameters in SHARED.items():
+        declare(module, name, parameters)
     _norm(module, "norm", hidden, eps)
     _norm(module, "norm_head", dim, eps)
     _add(module, hidden)
@@ -282,13 +287,13 @@ class _Layers:
             if norms is not None:
                 code.call("norm", here, norms, at["normed"])
                 here = at["normed"]
-            code.call("quantise", here, width, at[out] + row * width, at["x_scale"] + row * 4)
+            code.call("int8_quantise", here, width, at[out] + row * width, at["x_scale"] + row * 4)
 
     def product(self, name: str, layer: Num, x: str, inputs: int, outputs: int, to: str, span: tuple[Num, Num]) -> None:
         """The blocks ``span`` of a layer's product."""
         at = self.at
         self.code.call(
-            "product", at[x], at["x_scale"], at["n"], inputs, at[f"{name}_w"] + layer * (inputs * outputs),
+            "int8_product", at[x], at["x_scale"], at["n"], inputs, at[f"{name}_w"] + layer * (inputs * outputs),
             at[f"{name}_scale"] + layer * (4 * outputs), at[f"{name}_offset"] + layer * (4 * outputs),
             *span, at[to], 4 * outputs,
         )  # fmt: skip

@@ -8,6 +8,7 @@ by themselves: its bits do not depend on the rows and blocks beside it.
 
 from __future__ import annotations
 
+import struct
 from collections.abc import Callable
 from typing import Any
 
@@ -30,6 +31,9 @@ OFFSET = 128
 
 LEVELS = 127
 
+_LEAST = struct.unpack("<i", struct.pack("<f", 1e-30))[0]
+"""The bits of the least magnitude that counts; a NaN's are above all, so that it stays one."""
+
 _TILES = {1: 8, 2: 8, 4: 4, 8: 2}
 """Rows of a tile, and its blocks: as many as the registers hold sums for."""
 
@@ -37,8 +41,12 @@ _INTS, _FLOATS = vector(I32, LANES), vector(F32, LANES)
 _BYTES = 64
 
 
+SHARED = {"int8_quantise": 4, "int8_product": 11}
+"""Functions that other modules call, and how many parameters they have."""
+
+
 def emit_products(module: Any) -> None:
-    """Write ``quantise``, ``product``, ``linear`` and ``pack`` into a module."""
+    """Write ``int8_quantise``, ``int8_product``, ``linear`` and ``pack_*`` into a module."""
     _quantise(module)
     for rows, blocks in _TILES.items():
         for width in sorted({1, blocks}):
@@ -81,7 +89,7 @@ def _product(module: Any) -> None:
     rows ``out_stride`` bytes apart.
     """
     names = ("x", "x_scale", "n", "inputs", "w", "scale", "offset", "first", "last", "out", "out_stride")
-    code = Code(module, "product", names)
+    code = Code(module, "int8_product", names, exported=True)
     x, x_scale, n, inputs, w, scale, offset, first, last, out, out_stride = code.parameters
 
     def rows_from(block: Num, count: Num, widest: int) -> None:
@@ -114,16 +122,15 @@ def magnitude(code: Code, value: Num) -> Num:
 
 def step_of(code: Code, width: Num, load: Callable[[Num], Num]) -> Num:
     """One level of ``width`` values, the largest magnitude at 127; ``load`` reads sixteen values at an index."""
-    most = code.variable(code.constant(_INTS, 0))
+    most = code.variable(code.constant(_INTS, _LEAST))
     with code.loop(0, width, LANES) as i:
         most.set(code.of_lanes("smax", most.get(), magnitude(code, load(i))))
-    largest = code.fold(most.get(), "smax").cast("bitcast", F32)
-    return code.of_lanes("maxnum", largest, code.constant(F32, 1e-30)) / float(LEVELS)
+    return code.fold(most.get(), "smax").cast("bitcast", F32) / float(LEVELS)
 
 
 def _quantise(module: Any) -> None:
     """``x (width,)`` float32 to bytes about 128 at ``out`` and its step at ``scale``."""
-    code = Code(module, "quantise", ("x", "width", "out", "scale"))
+    code = Code(module, "int8_quantise", ("x", "width", "out", "scale"), exported=True)
     x, width, out, scale = code.parameters
 
     def load(i: Num) -> Num:
@@ -145,8 +152,8 @@ def _linear(module: Any) -> None:
     code = Code(module, "linear", names, exported=True)
     x, n, inputs, bytes_, x_scale, w, scale, offset, blocks, out = code.parameters
     with code.loop(0, n) as row:
-        code.call("quantise", x + row * inputs * 4, inputs, bytes_ + row * inputs, x_scale + row * 4)
-    code.call("product", bytes_, x_scale, n, inputs, w, scale, offset, 0, blocks, out, blocks * _BYTES)
+        code.call("int8_quantise", x + row * inputs * 4, inputs, bytes_ + row * inputs, x_scale + row * 4)
+    code.call("int8_product", bytes_, x_scale, n, inputs, w, scale, offset, 0, blocks, out, blocks * _BYTES)
     code.done()
 
 
