@@ -21,7 +21,7 @@ from tests.adapters.engines.qwen3_tts.loaded import checkpoint, speak, stage0, t
 if kernels() is None:
     pytest.skip("the kernels need llvmlite and a CPU with byte products", allow_module_level=True)
 
-from llvmlite import ir
+from llvmlite import ir  # type: ignore[import-untyped]
 
 from adapters.engines.qwen3_tts import int8_fused, int8_ir, int8_kernels
 
@@ -257,7 +257,7 @@ def test_a_missing_llvmlite_is_no_fault(monkeypatch: pytest.MonkeyPatch) -> None
     def absent(name: str) -> None:
         raise ImportError(name)
 
-    monkeypatch.setattr(linear.importlib, "import_module", absent)
+    monkeypatch.setattr("importlib.import_module", absent)
     linear.kernels.cache_clear()
     try:
         assert linear.kernels() is None
