@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+from collections import OrderedDict
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
@@ -12,13 +13,16 @@ from sidecar.ports import Clock, Store, Stored
 from sidecar.read_through import ReadThrough
 from voices.binary import DamagedValue
 from voices.carry import KeptCarry
-from voices.record import MAX_HEAD_BYTES, VoiceCard, VoiceRecord, voice_name
+from voices.record import VoiceCard, VoiceRecord, voice_name
 
 KIND = "voice"
 CARRY_KIND = "carry"
 
 SHORT_HEAD_BYTES = 1_024
 """Enough of most voices for their card."""
+
+MAX_CARDS = 4_096
+"""Cards kept between two lists."""
 
 REPLACE_TRIES = 5
 
@@ -40,6 +44,7 @@ class VoiceShelf:
     def __init__(self, store: Store, clock: Clock) -> None:
         self._store = store
         self._cache = ReadThrough(store, clock, KIND, _read)
+        self._cards: OrderedDict[tuple[str, str], tuple[int, VoiceCard]] = OrderedDict()
         self._following: asyncio.Task[None] | None = None
 
     async def start(self) -> None:
@@ -72,17 +77,31 @@ class VoiceShelf:
         """All voices, sorted by name."""
         cards, damaged = [], []
         for key, head in await self._store.heads(tenant, KIND, SHORT_HEAD_BYTES):
-            card = _card(tenant, key, head)
+            card = self._known_card(tenant, key, head)
             if card is None and len(head.value) == SHORT_HEAD_BYTES:
                 whole = await self._store.get(tenant, KIND, key)
                 if whole is None:
                     continue
-                card = _card(tenant, key, Stored(whole.value[:MAX_HEAD_BYTES], whole.version))
+                card = _card(tenant, key, whole)
             if card is None:
                 damaged.append(key)
             else:
                 cards.append(card)
         return Listed(tuple(cards), tuple(damaged))
+
+    def _known_card(self, tenant: str, key: str, head: Stored) -> VoiceCard | None:
+        """The card of a head, read once for each state of a record."""
+        mark = hash((head.version, head.value))
+        known = self._cards.get((tenant, key))
+        if known is not None and known[0] == mark:
+            return known[1]
+        card = _card(tenant, key, head)
+        if card is not None:
+            self._cards[tenant, key] = (mark, card)
+            self._cards.move_to_end((tenant, key))
+            if len(self._cards) > MAX_CARDS:
+                self._cards.popitem(last=False)
+        return card
 
     async def save(self, record: VoiceRecord, expected: int | None) -> VoiceRecord:
         """Store a voice under its owner and name if what is there has version ``expected`` (None: nothing is there).

@@ -1,6 +1,7 @@
 """How records lie in Redis: keys, scripts, and the messages that tell of changes. Redis 6.2 commands only.
 
-A record is a hash: ``v`` its value, ``n`` its version, ``w`` the id of the write that made it. All records of one
+A record is a hash: ``h`` the first ``HEAD_BYTES`` of its value, ``v`` the rest, ``n`` its version, ``w`` the id of the
+write that made it. All records of one
 tenant and kind share a hash tag, so that in a cluster they lie in one slot with their index, a sorted set of the keys
 by the time (Unix milliseconds by the server's clock) at which they expire.
 """
@@ -8,6 +9,8 @@ by the time (Unix milliseconds by the server's clock) at which they expire.
 from __future__ import annotations
 
 import json
+import struct
+from collections.abc import Iterable
 from dataclasses import dataclass
 from hashlib import sha1
 from urllib.parse import quote
@@ -15,7 +18,12 @@ from urllib.parse import quote
 from adapters.stores.names import Name
 from sidecar.ports import Invalidation
 
+HEAD_BYTES = 1_024
+"""So much of a value can be listed without reading the rest of it."""
+
 MAX_MESSAGE_BYTES = 16 * 1024
+
+_HEAD = struct.Struct(">dI")
 
 ANY = b"*"
 ABSENT = b""
@@ -48,7 +56,7 @@ version = tonumber(version) or 0
 if not (version >= 0 and version < 9007199254740991) then version = 0 end
 version = math.floor(version) + 1
 if old.err then redis.call('DEL', KEYS[1]) end
-redis.call('HSET', KEYS[1], 'v', ARGV[2], 'n', string.format('%d', version), 'w', ARGV[5])
+redis.call('HSET', KEYS[1], 'h', ARGV[2], 'v', ARGV[8], 'n', string.format('%d', version), 'w', ARGV[5])
 local time = redis.call('TIME')
 local now = time[1] * 1000 + math.floor(time[2] / 1000)
 redis.call('ZREMRANGEBYSCORE', KEYS[2], '-inf', '(' .. string.format('%d', now))
@@ -68,10 +76,11 @@ end
 redis.call('PUBLISH', ARGV[6], ARGV[7])
 return version
 """)
-"""Keys: record, index. Arguments: key, value, time to live in ms or empty, expected version (``ANY``, ``ABSENT`` or a
-number), id of the write, channel, message. Returns the new version, or 0 if another one was there. A value of another
-type under the record's key counts as absent and is replaced. The same write again changes nothing. HSET comes before
-whatever else writes: a script that has written is not told any more that the memory is full."""
+"""Keys: record, index. Arguments: key, head, time to live in ms or empty, expected version (``ANY``, ``ABSENT`` or a
+number), id of the write, channel, message, rest of the value. Returns the new version, or 0 if another one was there.
+
+A value of another type under the record's key counts as absent and is replaced. The same write again changes nothing.
+HSET comes before whatever else writes: a script that has written is not told any more that the memory is full."""
 
 DELETE = Script.of("""
 redis.call('ZREM', KEYS[2], ARGV[1])
@@ -81,22 +90,68 @@ return 1
 """)
 """Keys: record, index. Arguments: key, channel, message. Returns 1 if there was something to delete."""
 
+INDEX = Script.of("""
+local found = {}
+for _, key in ipairs(redis.call('ZRANGE', KEYS[1], 0, -1)) do
+  found[#found + 1] = struct.pack('>I4', #key) .. key
+end
+return table.concat(found)
+""")
+"""Keys: index. Returns its keys, each after its length (uint32, big-endian), in one string: that reads faster."""
+
 HEADS = Script.of("""
 local found = {}
+local wanted = tonumber(ARGV[1])
 for i = 2, #KEYS do
-  local got = redis.pcall('HMGET', KEYS[i], 'n', 'v')
+  local got
+  if wanted == 0 then
+    got = redis.pcall('HMGET', KEYS[i], 'n')
+  elseif wanted <= 1024 then
+    got = redis.pcall('HMGET', KEYS[i], 'n', 'h')
+  else
+    got = redis.pcall('HMGET', KEYS[i], 'n', 'h', 'v')
+  end
   if got.err then
-    got = {false, false}
+    got = {}
   elseif not got[1] and redis.call('EXISTS', KEYS[i]) == 0 then
     redis.call('ZREM', KEYS[1], ARGV[i])
   end
-  found[#found + 1] = got[1]
-  found[#found + 1] = got[2] and string.sub(got[2], 1, tonumber(ARGV[1]))
+  local head = string.sub((got[2] or '') .. (got[3] or ''), 1, wanted)
+  found[#found + 1] = struct.pack('>dI4', tonumber(got[1] or 0) or 0, #head) .. head
 end
-return found
+return table.concat(found)
 """)
-"""Keys: index, records. Arguments: bytes of each value that are wanted, then the records' keys. Returns version and
-value one after the other, nil for what is not there (any more); that leaves the index too."""
+"""Keys: index, records. Arguments: bytes of each value that are wanted, then the records' keys. Returns for each its
+version (float64), the length of its head (uint32, both big-endian) and the head, in one string. The version is 0 for
+what is not there (any more); that leaves the index too."""
+
+
+def index_keys(packed: bytes) -> list[bytes]:
+    """What ``INDEX`` returned, taken apart. Raises ``ValueError``."""
+    keys, place = [], 0
+    while place < len(packed):
+        start = place + 4
+        place = start + int.from_bytes(packed[place:start])
+        keys.append(packed[start:place])
+    if place != len(packed):
+        raise ValueError("cut off")
+    return keys
+
+
+def heads(packed: bytes) -> list[tuple[int, bytes]]:
+    """What ``HEADS`` returned, taken apart: version and head of each. Raises ``ValueError``."""
+    found, place = [], 0
+    try:
+        while place < len(packed):
+            version, size = _HEAD.unpack_from(packed, place)
+            start = place + _HEAD.size
+            place = start + size
+            found.append((int(version), packed[start:place]))
+    except (struct.error, OverflowError) as error:
+        raise ValueError("cut off") from error
+    if place != len(packed):
+        raise ValueError("cut off")
+    return found
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,8 +167,12 @@ class Layout:
 
     def record(self, name: Name) -> str:
         """The key of a record."""
-        tenant, kind, key = name
-        return f"{self._group(tenant, kind)}:r:{quote(key, safe='')}"
+        return self.records(name[0], name[1], (name[2],))[0]
+
+    def records(self, tenant: str, kind: str, keys: Iterable[str]) -> list[str]:
+        """The keys of several records."""
+        group = self._group(tenant, kind)
+        return [f"{group}:r:{quote(key, safe='')}" for key in keys]
 
     def index(self, tenant: str, kind: str) -> str:
         """The key of the index of one tenant and kind."""

@@ -15,7 +15,20 @@ from adapters.stores.breaker import Breaker
 from adapters.stores.changes import Changes
 from adapters.stores.names import MAX_VALUE_BYTES, Name, check_ttl, checked_name, checked_value
 from adapters.stores.redis import Away, RedisLink
-from adapters.stores.redis_layout import ABSENT, ANY, DELETE, HEADS, WRITE, Announcement, Layout, Script
+from adapters.stores.redis_layout import (
+    ABSENT,
+    ANY,
+    DELETE,
+    HEAD_BYTES,
+    HEADS,
+    INDEX,
+    WRITE,
+    Announcement,
+    Layout,
+    Script,
+    heads,
+    index_keys,
+)
 from adapters.stores.redis_url import RedisAddress
 from adapters.stores.write_queue import Write, WriteQueue
 from sidecar.faults import Conflict, StoreUnavailable
@@ -23,7 +36,7 @@ from sidecar.ports import Clock, Invalidation, Stored
 
 log = logging.getLogger(__name__)
 
-LISTED_AT_ONCE = 256
+LISTED_AT_ONCE = 512
 """Records that one call of a list looks at."""
 
 LISTS_TAKE = 10.0
@@ -112,8 +125,8 @@ class RedisStore:
         name = checked_name(tenant, kind, key)
         if (waiting := self._queue.get(name, self._clock.now_ms())) is not None:
             return Stored(waiting.value, 0)
-        version, value = await self._call("HMGET", self._layout.record(name), "n", "v")
-        return _stored(version, value)
+        version, head, rest = await self._call("HMGET", self._layout.record(name), "n", "h", "v")
+        return None if version is head is rest is None else _stored(version, head, rest)
 
     async def put(self, tenant: str, kind: str, key: str, value: bytes, ttl_s: float | None = None) -> int:
         """Write in any case; returns the new version, or 0 if the write waits for the server to come back."""
@@ -165,16 +178,19 @@ class RedisStore:
         checked_name(tenant, kind, "")
         timeout_s = self._timeout_s * LISTS_TAKE
         index = self._layout.index(tenant, kind)
-        members = await self._call("ZRANGE", index, 0, -1, timeout_s=timeout_s)
         found: dict[str, Stored] = {}
-        for start in range(0, len(members), LISTED_AT_ONCE):
-            part = members[start : start + LISTED_AT_ONCE]
-            names = [member.decode(errors="replace") for member in part]
-            records = [self._layout.record((tenant, kind, key)) for key in names]
-            answer = await self._run(HEADS, (index, *records), (head_bytes, *part), timeout_s=timeout_s)
-            for key, version, head in zip(names, answer[::2], answer[1::2], strict=True):
-                if version is not None and (stored := _stored(version, head)) is not None:
-                    found[key] = stored
+        try:
+            members = index_keys(await self._run(INDEX, (index,), (), timeout_s=timeout_s))
+            for start in range(0, len(members), LISTED_AT_ONCE):
+                part = members[start : start + LISTED_AT_ONCE]
+                names = [member.decode(errors="replace") for member in part]
+                records = self._layout.records(tenant, kind, names)
+                packed = await self._run(HEADS, (index, *records), (head_bytes, *part), timeout_s=timeout_s)
+                for key, (version, head) in zip(names, heads(packed), strict=True):
+                    if version > 0:
+                        found[key] = Stored(head, version)
+        except ValueError as error:
+            raise StoreUnavailable("The store's list is damaged.") from error
         for write in self._queue.living(tenant, kind, self._clock.now_ms()):
             found[write.name[2]] = Stored(write.value[:head_bytes], 0)
         return sorted(found.items())
@@ -255,7 +271,8 @@ class RedisStore:
         number, message = self._announcement(write.name)
         keys = (self._layout.record(write.name), self._layout.index(tenant, kind))
         write_id = f"{self._sender}:{number}"
-        return keys, (key.encode(), write.value, ttl, expected, write_id, self._layout.channel, message), number
+        head, rest = write.value[:HEAD_BYTES], write.value[HEAD_BYTES:]
+        return keys, (key.encode(), head, ttl, expected, write_id, self._layout.channel, message, rest), number
 
     # ------------------------------------------------------------ changes
     def _announcement(self, name: Name) -> tuple[int, bytes]:
@@ -333,10 +350,10 @@ class RedisStore:
             self._queue.made(write)
 
 
-def _stored(version: object, value: object) -> Stored | None:
+def _stored(version: object, head: object, rest: object) -> Stored:
     """The record that a hash holds. Raises ``StoreUnavailable`` for one that is not ours."""
-    if version is None and value is None:
-        return None
-    if not (isinstance(version, bytes) and isinstance(value, bytes) and version.isdigit() and len(version) < 17):
+    if not (isinstance(version, bytes) and isinstance(head, bytes) and isinstance(rest, bytes)):
         raise StoreUnavailable("A record in the store is damaged.")
-    return Stored(value, int(version))
+    if not (version.isdigit() and len(version) < 17):
+        raise StoreUnavailable("A record in the store is damaged.")
+    return Stored(head + rest, int(version))

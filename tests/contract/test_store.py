@@ -193,6 +193,9 @@ async def test_heads_are_the_records_cut_short(bench: Bench, tenant: str) -> Non
     expected = [(f"{index:03}", Stored(b"%03d" % index * 2, 1)) for index in range(600)]
     assert list(await store.heads(tenant, "k", 6)) == [("000", Stored(b"", 2)), *expected[1:]]
     assert (await store.heads(tenant, "k", 100))[7] == ("007", Stored(b"007" * 9, 1))
+    await store.put(tenant, "k", "000", bytes(range(256)) * 20)
+    for size in (0, 1_023, 1_024, 1_025, 3_000, 9_000):
+        assert (await store.heads(tenant, "k", size))[0] == ("000", Stored((bytes(range(256)) * 20)[:size], 3))
     assert list(await store.heads(tenant, "none", 6)) == []
 
 

@@ -159,8 +159,9 @@ async def test_foreign_values_under_our_keys(server: RedisServer, client: Redis)
         for make in (
             lambda key: client.set(key, b"text"),
             lambda key: client.hset(key, "v", b"only a value"),
-            lambda key: client.hset(key, mapping={"v": b"x", "n": b"-3"}),
-            lambda key: client.hset(key, mapping={"v": b"x", "n": b"9" * 40}),
+            lambda key: client.hset(key, mapping={"h": b"x", "v": b"", "n": b"-3"}),
+            lambda key: client.hset(key, mapping={"h": b"x", "v": b"", "n": b"9" * 40}),
+            lambda key: client.hset(key, mapping={"h": b"x", "n": b"1"}),
             lambda key: client.lpush(key, b"x"),
         ):
             await make("sidecar:{t/k}:r:a")
