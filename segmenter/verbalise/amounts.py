@@ -75,7 +75,7 @@ class Amounts:
     def first_of_range(self, text: str, end: int, number: Number, where: Around) -> str:
         """The first number of a range, in the gender of what follows the last number, which ends at ``end``."""
         language = self._language
-        if language.sign_percent_first and (found := self._percent.match(text, end)):
+        if language.per_mille_first and (found := self._percent.match(text, end)):
             return self._per_cent(number, found[1], where)
         if number.fraction or number.padded:
             return language.number(number, where)
@@ -92,7 +92,10 @@ class Amounts:
     def _per_cent(self, number: Number, sign: str, where: Around) -> str:
         language = self._language
         if sign == "‰":
-            return language.join(language.measured(number, False, where), language.per_mille)
+            said = language.measured(number, False, where)
+            return language.join(
+                *((language.per_mille, said) if language.per_mille_first else (said, language.per_mille))
+            )
         return language.percents(number, where)
 
     def _rate(self, text: str, end: int, words: str) -> tuple[int, str]:

@@ -62,7 +62,7 @@ class Chinese(EastAsian):
         word: f"每{word}" for word in word_set("月 年 小时 天 人 次 周 分钟 秒 个 斤 公斤 平方米 股")
     }
     letters_stay = ("digital", "frequency")
-    sign_percent_first = True
+    per_mille_first = True
     second_word = "秒"
 
     @cached_property

@@ -34,7 +34,10 @@ _WEAK_E = word_set("das die eine seine ihre meine deine unsere jede diese dieses
 _STRONG_R = word_set("ein sein ihr mein dein unser kein")
 _PREPOSITIONS = _DATIVE | word_set("an auf während wegen trotz neben hinter über zwischen samt")
 _FEMININE_ENDINGS = ("ung", "heit", "keit", "schaft", "ion", "tät", "ik", "ur", "enz", "anz", "e", "ei")
-_MASCULINE_IN_E = word_set("name kunde junge kollege käse gedanke buchstabe ende gebäude auge getränk interesse")
+_MASCULINE_IN_E = word_set(
+    """name kunde junge kollege affe löwe hase neffe bote zeuge experte käse gedanke buchstabe ende gebäude auge getränk
+    interesse"""
+)
 _FEMININE = word_set(
     """
     stunde minute sekunde woche person frau zahl antwort frage liga bundesliga auflage etage klasse nacht

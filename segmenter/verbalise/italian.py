@@ -62,7 +62,7 @@ class Italian(Romance):
         return (
             (re.compile(r"([0-9]{1,3})([ºª])"), self._marked_ordinal),
             (re.compile(r"([1-9]|[12][0-9]|3[01])°(?=[ \u00a0][a-zàèéìòù]{3})"), self._degree_ordinal),
-            (re.compile(r"([01]?[0-9]|2[0-4])\.([0-5][0-9])(?![0-9.,%€])"), self._dotted_clock),
+            (re.compile(r"([01]?[0-9]|2[0-4])\.([0-5][0-9])(?![0-9]|[.,][0-9]|[ ]?[%€])"), self._dotted_clock),
         )
 
     def cardinal(self, number: int, where: Around) -> str:

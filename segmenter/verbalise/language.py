@@ -47,8 +47,8 @@ class Language(ABC):
     second_word: ClassVar[str] = ""
     letters_stay: ClassVar[tuple[str, ...]] = ()
     """Kinds of CLDR units whose symbols are left as letters."""
-    sign_percent_first: ClassVar[bool] = False
-    """True if each number of a range carries its own "per cent"."""
+    per_mille_first: ClassVar[bool] = False
+    """True if "per cent" and "per mille" stand before the number, and each number of a range has its own."""
     free_multipliers: ClassVar[frozenset[str]] = frozenset()
     """Those of ``multipliers`` that are read without a currency, too."""
     pair_phones: ClassVar[bool] = False

@@ -77,7 +77,7 @@ def _readings(code: str) -> tuple[tuple[re.Pattern[str], Callable[[re.Match[str]
         found.append(
             (re.compile(rf"(?<![^\W_])(World War )(I{{1,3}}){end}"), lambda match: match[1] + _cardinal(code, match[2]))
         )
-    dot = r"\.?" if code == "de" else ""
+    dot = r"(?:\.(?=[ \u00a0,;:]))?" if code == "de" else ""
     found += [
         (
             re.compile(rf"(?<![^\W_])({counted})([ \u00a0])({_NUMERAL}){end}"),

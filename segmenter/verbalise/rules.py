@@ -67,7 +67,7 @@ class Rules:
             rf"(?:(?<![A-Za-z])(?:{CODE})|{SIGN})[ \u00a0\u202f]?[0-9]"
             rf"|(?<![^\W\d_])(?:{language.number_signs}|№|#|§§?)[ \u00a0\u202f]?[0-9]"
             rf"|[-−–+±~≈<>≤≥=×÷*·/][ \u00a0\u202f]?(?:(?:{SIGN})?[0-9])"
-            rf"|\^[-−]?[0-9]|\([0-9]|[0-9]|[{vulgar}]|(?<![^\W_])(?:[a-ln-zA-Z])[²³]|%s" % "(?<=[0-9])[²³]"
+            rf"|\^[-−]?[0-9]|\([0-9]|[0-9]|[{vulgar}]|(?<![^\W\d_{vulgar}])[a-ln-zA-Z][²³]|%s" % "(?<=[0-9])[²³]"
         )
         self._of_digits: tuple[Callable[[str, int], Reading | None], ...] = (
             self._long, self._scientific, self._phone, self._own(language.first_forms), self._dates, self._times,
