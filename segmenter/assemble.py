@@ -3,34 +3,20 @@
 from __future__ import annotations
 
 import re
-import unicodedata
 from bisect import bisect_right
-from functools import partial
 
-from segmenter import boundary
-from segmenter.boundary import Candidate
-from segmenter.items import bullet_start, item_start
-from segmenter.languages import AUTO, Language, LanguageGuess, language
-from segmenter.marks import BULLETS, CLAUSE_MARKS, END_MARKS, NO, SCRIPT_CLAUSE_MARKS, WAIT
-from segmenter.nesting import NESTING_MARKS, Nesting
+from segmenter.judge import Cut, Judge
+from segmenter.marks import BULLETS
 from segmenter.policy import (
-    CLAUSE_MIN_WEIGHT,
     GAP_LIMIT_CHARS,
-    NESTED_LIMIT_CHARS,
     SILENT_LIMIT_CHARS,
     Break,
     SegmentOptions,
-    clause_weight,
     pause_ms,
 )
 from segmenter.segment import Segment, SegmentKind
 
-_SENTENCE_MARKS = frozenset(END_MARKS)
-_CLAUSE_MARKS = frozenset(CLAUSE_MARKS + SCRIPT_CLAUSE_MARKS + "、")
-_SCAN = re.compile("[" + re.escape("".join(sorted({*NESTING_MARKS, *_SENTENCE_MARKS, *_CLAUSE_MARKS, *BULLETS}))) + "]")
 _LAST_LETTERS = re.compile(r"[^\W\d_]+\Z")
-_GUESS_CHARS = 120
-_GUESS_STEP_CHARS = 24
 _HEADING_TAIL = re.compile(r"\s#+$")
 
 
@@ -46,14 +32,7 @@ class Assembler:
         self._clean = ""
         self._ends: list[int] = []
         self._said_end = 0
-        self._scanned = 0
-        self._nesting = Nesting()
-        self._names: set[int] = set()
-        self._guess = LanguageGuess() if options.language == AUTO else None
-        self._language = language(options.language)
-        self._guessed: tuple[int, Language] | None = None
-        self._listing = False
-        self._clause_at = 0
+        self.judge = Judge(options)
         self._start = 0
         self._silent_end = 0
         self._silent_kind: SegmentKind | None = None
@@ -153,15 +132,14 @@ class Assembler:
             self._decide(final=True)
         if self._clean:
             self._emit(len(self._clean), at, level, clause=False)
-        self._forget_sentence()
+        self.judge.line_over()
         self._in_sentence = False
-        self._listing = False
         self.last_char = ""
 
     def code_span(self) -> None:
         """A code span begins: what follows may begin a sentence although it has no capital."""
         if self.ends_with_blank:
-            self._names.add(len(self._clean))
+            self.judge.name_at(len(self._clean))
 
     def silence_line(self, begin: int, end: int) -> None:
         """What was said since the raw position ``begin``, up to ``end``, was the head of a table."""
@@ -187,10 +165,7 @@ class Assembler:
     def _cut_back(self, keep: int) -> None:
         self._clean = self._clean[:keep]
         del self._ends[keep:]
-        self._nesting.cut_back(keep)
-        self._names = {position for position in self._names if position < keep}
-        self._scanned = min(self._scanned, keep)
-        self._clause_at = min(self._clause_at, keep)
+        self.judge.cut_back(keep)
 
     def finish(self, end: int) -> None:
         """End of the text at the raw position ``end``."""
@@ -200,99 +175,32 @@ class Assembler:
         if end > self._start:
             self._emit_silent(end, SegmentKind.SILENT)
 
-    # ------------------------------------------------------------ pauses of the model
+    # ------------------------------------------------------------ cuts
     def settle(self) -> None:
-        """Take a sentence end that only waits for its next character, unless it may be a number or abbreviation."""
-        at, text = self._scanned, self._clean.rstrip(" ")
-        if self._options.granularity == "none" or at >= len(text) or text[at] not in _SENTENCE_MARKS:
-            return
-        cut = boundary.sentence_end(self._candidate(at, final=True, chatty=False))
-        if cut >= len(text) and boundary.is_safe_end(text, at, text[at:], self._speaks(at)):
-            self._emit(cut, self._raw_cut(cut), Break.NONE, clause=False)
+        """The writer pauses: take a sentence end that only waits for its next character."""
+        self._cut(self.judge.settled(self._clean))
 
     def fragment(self) -> None:
-        """Speak an unfinished sentence up to its last clause mark, else its last whole word."""
-        if self._options.granularity == "none":
-            return
-        text = self._clean
-        cut = self._clause_at
-        if clause_weight(text[:cut]) < CLAUSE_MIN_WEIGHT:
-            cut = text.rfind(" ")
-            while cut > 0 and not boundary.is_safe_word_end(text, cut):
-                cut = text.rfind(" ", 0, cut)
-        if cut > 0 and clause_weight(text[:cut]) >= CLAUSE_MIN_WEIGHT:
-            self._emit(cut, self._raw_cut(cut), Break.NONE, clause=True)
+        """The writer pauses for long: speak an unfinished sentence up to its last soft boundary."""
+        self._cut(self.judge.fragment(self._clean))
 
-    # ------------------------------------------------------------ cuts
     def _decide(self, *, final: bool) -> None:
-        """Cut off all segments that are certain now. One pass: ``_scanned`` never goes back inside a segment."""
-        limit = self._options.max_chars
-        while self._clean:
-            mark = _SCAN.search(self._clean, self._scanned, limit)
-            if mark is None:
-                self._scanned = max(self._scanned, min(len(self._clean), limit))
-                if len(self._clean) - self._clean.endswith(" ") <= limit:
-                    return
-                self._cut_by_length(limit)
-                continue
-            at = mark.start()
-            cut = self._judge(mark[0], at, final=final)
-            if cut == WAIT:
-                self._scanned = at
-                return
-            if cut > limit:
-                self._cut_by_length(limit)
-            elif cut > 0:
-                clause = mark[0] in _CLAUSE_MARKS and not boundary.is_script_end(self._clean, at)
-                if cut == len(self._clean) and final:
-                    return
-                self._emit(cut, self._raw_cut(cut), Break.NONE, clause=clause)
+        """Cut off all segments that are certain now."""
+        while self._clean and self._cut(
+            self.judge.next_cut(
+                self._clean,
+                final=final,
+                chatty=not self._in_sentence and self._clean[0].islower(),
+                listing=self._block is SegmentKind.LIST_ITEM,
+                clauses=self._cuts_clauses(),
+            )
+        ):
+            pass
 
-    def _judge(self, mark: str, at: int, *, final: bool) -> int:
-        """Whether to cut at the mark: a position in the clean text, ``NO`` or ``WAIT``."""
-        if mark in ".)" and not self._nesting.expects(at, NESTED_LIMIT_CHARS).strip(mark):
-            item = item_start(self._clean, at, partial(self._speaks, at), final=final)
-            if item != NO:
-                return item
-        if mark in _SENTENCE_MARKS or (mark in ":;" and boundary.is_script_end(self._clean, at)):
-            return self._judge_sentence(at, final=final)
-        if mark in BULLETS:
-            self._scanned = at + 1
-            cut = bullet_start(self._clean, at, listing=self._listing or self._block is SegmentKind.LIST_ITEM)
-            self._listing = self._listing or cut > 0
-            return cut
-        if mark not in _CLAUSE_MARKS:
-            self._nesting.see(self._clean, at)
-            self._scanned = at + 1
-            return NO
-        return self._judge_clause(at, final=final)
-
-    def _candidate(self, at: int, *, final: bool, chatty: bool) -> Candidate:
-        return Candidate(
-            self._clean, at, self._expects(at), partial(self._speaks, at), self._names, final=final, chatty=chatty
-        )
-
-    def _judge_sentence(self, at: int, *, final: bool) -> int:
-        cut = boundary.sentence_end(self._candidate(at, final=final, chatty=self._is_chatty()))
-        if cut > 0 and self._options.granularity == "none":
-            self._clause_at, cut = cut, NO
-        if cut == NO:
-            self._scanned = boundary.run_end(self._clean, at)
-        return cut
-
-    def _judge_clause(self, at: int, *, final: bool) -> int:
-        if not self._expects(at, closing=True):
-            cut = boundary.clause_end(self._clean, at, final=final)
-        else:
-            cut = NO if final or not self._nesting.closes_to_the_end(self._clean[at + 1 :]) else WAIT
-        if cut == WAIT:
-            return cut
-        self._scanned = at + 1
-        if cut > 0:
-            self._clause_at = cut
-            if not self._cuts_clauses() or clause_weight(self._clean[:cut]) < CLAUSE_MIN_WEIGHT:
-                return NO
-        return cut
+    def _cut(self, cut: Cut | None) -> bool:
+        if cut is not None:
+            self._emit(cut.end, self._raw_cut(cut.end), Break.NONE, clause=cut.clause)
+        return cut is not None
 
     def _cuts_clauses(self) -> bool:
         options = self._options
@@ -300,50 +208,9 @@ class Assembler:
             return True
         return options.granularity == "sentence" and options.first_by_clause and not self._first_spoken
 
-    def _is_chatty(self) -> bool:
-        return not self._in_sentence and self._clean[:1].islower()
-
-    def _cut_by_length(self, limit: int) -> None:
-        """No end within ``limit``: cut at the last clause mark, else the last blank, else right there."""
-        text = self._clean
-        cut = self._clause_at if limit // 3 < self._clause_at <= limit else 0
-        if not cut:
-            cut = text.rfind(" ", limit // 3, limit + 1)
-        if cut <= 0:
-            cut = limit
-            while cut > limit // 2 and unicodedata.category(text[cut])[0] == "M":
-                cut -= 1
-        self._emit(cut, self._raw_cut(cut), Break.NONE, clause=True)
-
     def _raw_cut(self, cut: int) -> int:
         blank = cut < len(self._clean) and self._clean[cut] == " "
         return self._ends[cut if blank else cut - 1]
-
-    def _expects(self, at: int, *, closing: bool = False) -> str:
-        """Closing marks of what is open at ``at``; with ``closing``, less those that directly follow."""
-        expected = self._nesting.expects(at, NESTED_LIMIT_CHARS)
-        if closing:
-            position = at + 1
-            while expected and self._clean[position : position + 1] == expected[-1]:
-                expected = expected[:-1]
-                position += 1
-        return expected
-
-    def _forget_sentence(self) -> None:
-        self._nesting.clear()
-        self._scanned = 0
-        self._clause_at = 0
-        self._guessed = None
-
-    def _speaks(self, at: int) -> Language:
-        """The language of the sentence, told from what came before ``at``."""
-        if self._guess is None:
-            return self._language
-        seen = at - at % _GUESS_STEP_CHARS
-        if self._guessed is None or self._guessed[0] != seen:
-            code = self._guess.code(self._clean[max(0, seen - _GUESS_CHARS) : seen])
-            self._guessed = seen, language(code)
-        return self._guessed[1]
 
     # ------------------------------------------------------------ segments
     def _emit(self, cut: int, raw_end: int, level: Break, *, clause: bool) -> None:
@@ -358,13 +225,10 @@ class Assembler:
         if not spoken:
             kind = SegmentKind.SILENT
         spoken = spoken.lstrip(BULLETS + " ")
-        if self._guess is not None and spoken:
-            self._guess.note(spoken[:_GUESS_CHARS])
         rest = cut + (self._clean[cut : cut + 1] == " ")
-        self._names = {position - rest for position in self._names if position >= rest}
         self._clean = self._clean[rest:]
         del self._ends[:rest]
-        self._forget_sentence()
+        self.judge.cut_off(rest, spoken)
         self._in_sentence = clause
         self._first_spoken = self._first_spoken or bool(spoken)
         self._push(raw_end, spoken, kind, pause_ms(SegmentKind.CLAUSE if clause else kind, level, spoken))

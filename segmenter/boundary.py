@@ -38,7 +38,7 @@ _AFTER_SPACED_STOP = re.compile(r"\.\s?$")
 _PRONOUN_I = ("I'", "I’")
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class Candidate:
     """An end mark at ``text[at]``; ``text`` begins with the sentence.
 
@@ -178,7 +178,7 @@ def _end_before(mark: Candidate, run: str, closers: str, end: int) -> int:
     if follower in BULLETS:
         return end
     if follower.islower() and end + 1 not in mark.names:
-        return _end_before_lower(mark, run, end, quoted=quoted)
+        return _end_before_lower(mark, run, closers, end)
     if len(run) > 1 and text[at - 1 : at] in ("[", "(") and follower in "([":
         return NO
     if asks or quoted:
@@ -202,15 +202,16 @@ def _end_before_dash(text: str, end: int, *, final: bool) -> int:
     return end if rest[:1].isupper() or rest[:1].isdigit() else NO
 
 
-def _end_before_lower(mark: Candidate, run: str, end: int, *, quoted: bool) -> int:
+def _end_before_lower(mark: Candidate, run: str, closers: str, end: int) -> int:
     """A small letter follows: the sentence goes on, unless the writer writes so or the word has a capital inside."""
     text, at = mark.text, mark.at
+    quoted = any(char in QUOTES for char in closers)
     begun = begun_word(text, end + 1)
     if mark.chatty and not quoted and "…" not in run and ".." not in run:
         token, _ = tokens_before(text, at)
         plain = token.isalpha() and (len(token) > 1 or run[0] != ".")
         return end if plain and not mark.language.is_abbreviation(token) else NO
-    if run in ":;":
+    if run in ":;" or (run == "." and not closers and stops.is_plain_word(text, at, mark.speaks)):
         return end
     if not begun[1:2]:
         return WAIT if end + 1 + len(begun) == len(text) and not mark.final else NO

@@ -11,6 +11,9 @@ from segmenter.marks import BULLETS, NO, WAIT, next_word
 
 _NUMBER = re.compile(rf"(?:^|(?<=\s))[{BULLETS}]?\s?(\(?)(\d{{1,3}}|[a-z]|[ivx]{{2,4}})(\.?)$")
 _ROMAN = ("i", "ii", "iii", "iv", "v", "vi", "vii", "viii", "ix", "x", "xi", "xii")
+_DIGITS = frozenset("0123456789.")
+_ENDS_VALUE = frozenset("abcdefghijklmnopqrstuvwxyz") | _DIGITS
+_BEFORE_LETTER = frozenset(" (ivx" + BULLETS)
 _LOOK_BACK_CHARS = 10
 _GOES_ON = (",", ";", " and", " or", " und", " oder", " et", " ou", " y", " o", " e", "，", "、", "；")
 
@@ -21,6 +24,12 @@ def item_start(text: str, at: int, speaks: Callable[[], Language], *, final: boo
     Returns the position of the blank before the item's mark, ``NO``, or ``WAIT``. An item counts as one if the item
     before it opens the sentence or stands behind a colon.
     """
+    if (
+        at < 3
+        or text[at - 1] not in _ENDS_VALUE
+        or (text[at - 1] not in _DIGITS and text[at - 2] not in _BEFORE_LETTER)
+    ):
+        return NO
     first = max(0, at - _LOOK_BACK_CHARS)
     found = _NUMBER.search(text[first:at])
     if found is None or first + found.start() < 2:
@@ -52,9 +61,13 @@ def item_start(text: str, at: int, speaks: Callable[[], Language], *, final: boo
 def _follows_item(text: str, opening: str, value: str, mark: str) -> bool:
     """Whether the item before ``value`` is in ``text``."""
     for before in _values_before(value):
-        item = re.escape(f"{opening}{before}{mark}")
-        if re.search(rf"(?:^|:\s)[{BULLETS}]?\s?{item}\s", text):
-            return True
+        item = f"{opening}{before}{mark} "
+        at = text.find(item)
+        while at >= 0:
+            lead = text[:at].rstrip(BULLETS + " ")
+            if not lead or lead.endswith(":"):
+                return True
+            at = text.find(item, at + 1)
     return False
 
 

@@ -26,6 +26,8 @@ NESTING_MARKS: Final = frozenset(_CLOSES) | frozenset(_CLOSES.values())
 """All marks that open or close something."""
 
 _ONLY_OPENS_A_WORD = frozenset('"»›')
+_QUOTES = frozenset('"”“»«›‹')
+_OPENING_QUOTE_LIMIT_CHARS = 60
 _STACK_LIMIT = 16
 
 
@@ -55,9 +57,14 @@ class Nesting:
             self._open.append((closing, at))
 
     def expects(self, at: int, limit_chars: int) -> str:
-        """Closing marks of what was opened less than ``limit_chars`` before ``at``, innermost last."""
+        """Closing marks of what was opened less than ``limit_chars`` before ``at``, innermost last.
+
+        A quote that opens the sentence is less of a reason to wait: several sentences may stand in it.
+        """
         if not self._open:
             return ""
+        if self._open[0][1] == 0 and at > _OPENING_QUOTE_LIMIT_CHARS and self._open[0][0] in _QUOTES:
+            del self._open[0]
         self._open = [entry for entry in self._open if at - entry[1] <= limit_chars]
         return "".join(entry[0] for entry in self._open)
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Callable
 
 from segmenter.calendar import (
     AFTER_TIME,
@@ -50,11 +51,22 @@ _INTERJECTIONS = frozenset(
 )
 _HANGUL = re.compile("[\uac00-\ud7a3]")
 _DATE_SO_FAR = re.compile(r"(?:^|[^\d.])(?:\d{4}\. ?\d{1,2}(?:\. ?\d{1,2})?|\d{1,2}\. ?\d{1,2})$")
-_OPENING_ADVERBIAL = re.compile(r"(?:At|On|In|By|Around|About|Before|After|From|Since|Until|Circa|Every|Each)\s", re.I)
+_OPENING_ADVERBIAL = re.compile(
+    r"(?:At|On|In|By|Around|About|Before|After|From|Since|Until|Circa|Every|Each|В|Во|С|К|До|После|Около|У|На)\s", re.I
+)
 _ADVERBIAL_LIMIT_CHARS = 48
+_PLAIN_WORD_CHARS = 6
+_LONG_ABBREVIATIONS = frozenset(
+    (
+        *("approx", "assoc", "einschl", "entspr", "abschn", "verschied", "durchschn", "wissensch", "gesetzl", "monatl"),
+        *("jährl", "täglich", "idraul", "meteor", "aeronaut", "subsec", "subpar", "respectiv", "ausschl", "ursprgl"),
+        *("schätzungsw", "voraussichtl", "bezügl", "zusätzl", "zeitschr", "zeitl", "persönl", "schriftl", "telef"),
+    )
+)
 _ETC = frozenset(("т.д", "т.п", "т.б"))
 _OPENING = frozenset(("ii", "iii", "iv", "vi", "vii", "viii", "ix", "xi", "xii", "p.s", "p.p.s", "ps", "n.b", "nb"))
 _DAY_TIMES = frozenset(("a.m", "p.m", "am", "pm"))
+_YEARS = frozenset(("г", "гг", "в", "вв", "р", "рр"))
 _ERAS = frozenset(("b.c", "a.d", "c.e", "b.c.e"))
 _DEGREES = frozenset(("ph.d", "m.d", "ll.b", "ll.m", "ll.d", "b.a", "m.a", "b.sc", "m.sc", "d.d.s", "m.b.a", "j.d"))
 
@@ -64,6 +76,16 @@ def is_abbreviation(text: str, at: int, lang: Language) -> bool:
     token, before = tokens_before(text, at)
     part = last_part(token)
     return lang.is_abbreviation(part) or bool(_LETTERS_DOTTED.fullmatch(part)) or _pair(part, before)
+
+
+def is_plain_word(text: str, at: int, speaks: Callable[[], Language]) -> bool:
+    """Whether the token before ``text[at]`` is so long a word that the sentence ends although no capital follows."""
+    if not text[max(0, at - _PLAIN_WORD_CHARS) : at].isalpha():
+        return False
+    token, _ = tokens_before(text, at)
+    if len(token) < _PLAIN_WORD_CHARS or not token.isalpha() or not token.islower():
+        return False
+    return token not in _LONG_ABBREVIATIONS and not speaks().is_abbreviation(token)
 
 
 def takes_note(text: str, at: int, lang: Language) -> bool:
@@ -161,6 +183,8 @@ def _ends_before(text: str, at: int, token: str, before: str, word: str, lang: L
     starts = plain in lang.starters or plain.partition("'")[0] in lang.starters
     if lower in _DAY_TIMES or (lower == "m" and before.lower() in ("a.", "p.")):
         return _ends_time(text, at, word, dotted=dotted)
+    if lower in _YEARS and (before[:1].isdigit() or _ROMAN.fullmatch(before)):
+        return starts or not _is_adverbial(text, at)
     if len(token) == 1:
         return _ends_letter(token, before, word, starts=starts, dotted=dotted)
     if lower in _ETC:

@@ -19,10 +19,10 @@ WORDS: Final[dict[str, dict[str, str]]] = {
         "names": """inc ltd co corp llc jr bros ave blvd rd st ln hwy sq apt dept univ assn m.d b.a m.a b.sc m.sc
             ll.b ll.m d.d.s b.c a.d b.c.e c.e u.s u.k u.n e.u d.c u.s.a u.a.e bldg mfg intl natl dist rte pkwy ft
             al esq""",
-        "numbers": """no nos nr subsec subpar reg regs amend stat fig figs eq eqs sec secs sect ch chap chaps vol
-            vols p pp par para paras art arts tel ext ver v cl app est ca circa approx ft lb lbs hr hrs max min
-            mins avg a.d aux ex rm apt ste ln tbl ref refs jan feb apr jun jul aug sep sept oct nov dec tue tues
-            wed thu thur thurs fri incl plus fl""",
+        "numbers": """no n° nº № nos nr subsec subpar reg regs amend stat fig figs eq eqs sec secs sect ch chap
+            chaps vol vols p pp par para paras art arts tel ext ver v cl app est ca circa approx ft lb lbs hr hrs
+            max min mins avg a.d aux ex rm apt ste ln tbl ref refs jan feb apr jun jul aug sep sept oct nov dec tue
+            tues wed thu thur thurs fri incl plus fl""",
         "numbers_as_written": "Mar Sat Sun Mon App Est Op Pt Pts Pl Rev Hwy Rte Bk Bl",
         "starters": """The A An This That These Those He She It We They You I There Here What When Where Why How Who
             Which If But And So Or Then Now In On At For From With After Before As Our My Your His Her Its Their
@@ -145,8 +145,8 @@ WORDS: Final[dict[str, dict[str, str]]] = {
         "function": "de het een en van is dat niet op te zijn met voor die aan er om als maar ook je ik",
     },
     "da": {
-        "never": "hr fru frk bl.a f.eks fx dvs d.v.s evt ca jf mht pga ift mfl inkl ekskl hhv afd adr",
-        "titles": "Hr Fr Kl Skt Dr Nr",
+        "never": "hr skt fru frk bl.a f.eks fx dvs d.v.s evt ca jf mht pga ift mfl inkl ekskl hhv afd adr",
+        "titles": "Hr Fr Kl Dr Nr",
         "names": "a/s aps",
         "numbers": """nr kl s st stk art kap fig tlf ca jan feb mar apr jun jul aug sep sept okt nov dec bd pkt maks
             min tir ons tor fre lør søn man""",
