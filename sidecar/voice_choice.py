@@ -7,7 +7,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from hashlib import blake2b
 
-from sidecar.faults import BadRequest, EngineLost, StoreUnavailable, TooBusy, UnsupportedByEngine
+from sidecar.faults import BadRequest, EngineLost, NotFound, StoreUnavailable, TooBusy, UnsupportedByEngine
 from sidecar.ports import ClipReader, Engine, Pcm
 from sidecar.voice_library import VoiceLibrary
 from sidecar.voicebook import PLACEHOLDER, VoiceBook
@@ -100,6 +100,13 @@ class VoiceChooser:
         if target and (record := await self._stored(tenant, target)) is not None:
             return self._chosen(record, param, vector_only, said)
         raise book.unknown(name, await self._stored_names(tenant), param)
+
+    async def stored(self, tenant: str, name: str, *, vector_only: bool = False, param: str = "name") -> ChosenVoice:
+        """A stored voice and nothing else. Raises ``NotFound``, ``UnsupportedByEngine``, ``StoreUnavailable``."""
+        record = await self._stored(tenant, name.strip().lower())
+        if record is None:
+            raise NotFound(f"There is no stored voice '{name[:64]}'.", param=param)
+        return self._chosen(record, param, vector_only, None)
 
     async def _stored(self, tenant: str, key: str) -> VoiceRecord | None:
         if key == PLACEHOLDER:

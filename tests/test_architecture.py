@@ -66,7 +66,7 @@ PORTS = Layer("sidecar.ports and sidecar.faults", BASE, ("numpy",), never=WAITIN
 MIDDLE = Layer(
     "the middle of sidecar",
     OURS,
-    ("anyio", "numpy", "prometheus_client"),
+    ("anyio", "numpy", "prometheus_client", "safetensors"),
     except_=("sidecar.http", "sidecar.config*", *FRONT_MODULES),
 )
 CONFIG = Layer("sidecar.config", (*BASE, "sidecar.config*", "sidecar.gate", "sidecar.redaction"))

@@ -16,7 +16,7 @@ from litestar.exceptions import HTTPException
 from litestar.types import ASGIApp
 
 from sidecar.faults import BadRequest, Fault, NotFound
-from sidecar.http import batch, chat, ops, passing, speech, stream, voices
+from sidecar.http import batch, chat, ops, passing, speech, stream, vector_sets, vectors, voices
 from sidecar.http.access import AccessLog
 from sidecar.http.service import Service
 from sidecar.http.wire import fault_response, openai_error
@@ -69,6 +69,8 @@ def create_app(service: Service) -> ASGIApp:
             voices.list_voices,
             voices.upload_voice,
             voices.delete_voice,
+            *vectors.HANDLERS,
+            *vector_sets.HANDLERS,
             passing.other,
         ],
         dependencies={"service": Provide(provide_service)},

@@ -13,12 +13,13 @@ from typing import Any
 from litestar import Request, post
 from litestar.types import ASGIApp
 from msgspec import UNSET
+from msgspec.structs import replace
 
 from segmenter import speakable
 from sidecar.faults import BadRequest, EngineFault, Fault, UnknownModel
 from sidecar.gate import Caller
 from sidecar.http.service import Injected, Service
-from sidecar.http.speech_fields import SAMPLE_RATES_HZ, SpeechBody, convert_body
+from sidecar.http.speech_fields import SAMPLE_RATES_HZ, VOICE_FIELDS, SpeechBody, convert_body
 from sidecar.http.wire import (
     BodyStream,
     fault_response,
@@ -53,6 +54,11 @@ class SpeechRequest:
 @post("/v1/audio/speech", status_code=200)
 async def speech(request: Request[Any, Any, Any], service: Injected) -> ASGIApp:
     """Speak one text. Every error before the first byte is a plain HTTP answer in the endpoint's own form."""
+    return await spoken(request, service)
+
+
+async def spoken(request: Request[Any, Any, Any], service: Service, stored: str | None = None) -> ASGIApp:
+    """The answer to a speech request; with the vector of a ``stored`` voice, whatever voice the request names."""
     render = omni_error
     try:
         caller = service.authenticate(request)
@@ -63,7 +69,7 @@ async def speech(request: Request[Any, Any, Any], service: Injected) -> ASGIApp:
             # Known before the other fields are looked at: their errors are OpenAI's too.
             render = openai_error
         fields = convert_body(members, prefix="" if render is openai_error else "body")
-        asked = await unless_gone(request, checked(fields, service, caller))
+        asked = await unless_gone(request, checked(fields, service, caller, stored=stored))
         async with opened(asked, service, service.place(caller, 1)) as (speaking, stack):
             answer = SpeechAnswer(asked, speaking, service, stack)
             work = answer.whole(request) if asked.delivery == "whole" else answer.stream(request_id(request))
@@ -90,11 +96,16 @@ async def opened(
         raise
 
 
-async def checked(fields: SpeechBody, service: Service, caller: Caller, *, whole: bool = False) -> SpeechRequest:
+async def checked(
+    fields: SpeechBody, service: Service, caller: Caller, *, whole: bool = False, stored: str | None = None
+) -> SpeechRequest:
     """The request behind the fields, with its voice; ``whole``: to be sent as a file, whatever the fields say.
 
-    Raises ``UnknownModel``, ``BadRequest``, ``StoreUnavailable``.
+    ``stored``: with the vector of this stored voice, whatever voice the fields name. Raises ``UnknownModel``,
+    ``BadRequest``, ``NotFound``, ``StoreUnavailable``.
     """
+    if stored is not None:
+        fields = replace(fields, **dict.fromkeys(VOICE_FIELDS))
     speech = service.config.speech
     openai = fields.model in speech.openai_models
     if fields.model and not openai and fields.model not in speech.models:
@@ -118,7 +129,10 @@ async def checked(fields: SpeechBody, service: Service, caller: Caller, *, whole
         text = speakable(text) or text
     rules = service.rules
     rules.check(fields, text, fields.ref_audio, fields.max_new_tokens)
-    chosen = await rules.choose(fields, fields.ref_audio, caller.tenant)
+    if stored is not None:
+        chosen = await service.chooser.stored(caller.tenant, stored, vector_only=True)
+    else:
+        chosen = await rules.choose(fields, fields.ref_audio, caller.tenant)
     utterance = rules.utterance(fields, text, chosen, fields.max_new_tokens)
     if fields.word_timestamps:
         raise BadRequest("word_timestamps needs an aligner, and none is loaded.", param="word_timestamps")

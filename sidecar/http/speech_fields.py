@@ -31,6 +31,9 @@ RefAudio = str | list[str] | None
 Int64 = Annotated[int, Meta(ge=-(2**63), le=2**63 - 1)]
 Speed = Annotated[float, Meta(ge=0.25, le=4.0)]
 
+VOICE_FIELDS = ("voice", "speaker", "task_type", "ref_audio", "ref_text", "x_vector_only_mode", "speaker_embedding")
+"""What a request says of its voice."""
+
 LANGUAGES = {
     "chinese": "zh",
     "english": "en",
