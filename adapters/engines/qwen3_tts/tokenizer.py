@@ -195,10 +195,14 @@ def _origins(text: str, normalised: str, normalise: Callable[[str], str]) -> lis
     if text == normalised:
         return list(range(1, len(text) + 1))
     starts = [at for at in range(len(text)) if not _joins(text[at])]
-    bounds = [0, *(at for at in starts if at), len(text)]
-    groups = [normalise(text[a:b]) for a, b in itertools.pairwise(bounds)]
-    if "".join(groups) == normalised:
-        return [end for group, end in zip(groups, bounds[1:], strict=True) for _ in group]
+    groups = list(itertools.pairwise([0, *(at for at in starts if at), len(text)]))
+    made = [normalise(text[start:end]) for start, end in groups]
+    if "".join(made) == normalised:
+        origins: list[int] = []
+        for (start, end), group in zip(groups, made, strict=True):
+            same = group == text[start:end]
+            origins += range(start + 1, end + 1) if same else [end] * len(group)
+        return origins
     share = len(text) / len(normalised)  # halves of a surrogate pair, joined: not worth more
     return [round((at + 1) * share) for at in range(len(normalised))]
 
