@@ -14,7 +14,7 @@ from sidecar.ports import SAMPLE_RATE_HZ, Pcm
 
 _MAX_MESSAGE_CHARS = 300
 _MAX_ERRORS = 100
-_FAMILY_SEPARATOR = ":"
+_FAMILY_SEPARATOR = "-"
 
 
 class Decoder(Protocol):
@@ -156,14 +156,15 @@ class EdgeSession:
         if self._reader is not None:
             raise EngineFault("A codec.start came inside another unit.")
         format = CodecFormat.of(message)
-        if format.codebook_size != self._codebook_size:
-            raise EngineFault(
-                f"The server's codes come from codebooks of {format.codebook_size} entries, this decoder has "
-                f"{self._codebook_size}: load the checkpoint that the server speaks with."
-            )
         if _other(format.decoder_id, self._decoder_id):
             raise EngineFault(
                 f"The server's codes are for the decoder {format.decoder_id[:64]}, this one is {self._decoder_id}."
+            )
+        # The same decoder refuses codes that it has not; of another one only the size tells.
+        if format.codebook_size != self._codebook_size and format.decoder_id != self._decoder_id:
+            raise EngineFault(
+                f"The server's codes come from codebooks of {format.codebook_size} entries, this decoder has "
+                f"{self._codebook_size}: load the checkpoint that the server speaks with."
             )
         self._reader, self._fresh = CodecReader(format), True
         self.report.units += 1
@@ -184,6 +185,6 @@ class EdgeSession:
 
 
 def _other(theirs: str, ours: str) -> bool:
-    """True if both names are of the same family, and differ."""
-    family = ours.partition(_FAMILY_SEPARATOR)[0] + _FAMILY_SEPARATOR
+    """True if both names are of the same family (all but what follows the last dash), and differ."""
+    family = ours.rpartition(_FAMILY_SEPARATOR)[0] + _FAMILY_SEPARATOR
     return theirs.startswith(family) and theirs != ours

@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import hashlib
-from dataclasses import astuple
 from pathlib import Path
 
 import numpy as np
 
-from adapters.engines.qwen3_tts.checkpoint import WEIGHTS, Weights, resolve
+from adapters.engines.qwen3_tts.checkpoint import WEIGHTS, Weights, codec_id, resolve
 from adapters.engines.qwen3_tts.code2wav import Code2Wav, DecoderState
 from adapters.engines.qwen3_tts.codec_config import CODEC_FOLDER, DecoderConfig, codec_config, read_json
 from adapters.engines.qwen3_tts.stages import CODEBOOKS, Frames
@@ -16,17 +14,19 @@ from adapters.engines.qwen3_tts.tensors import Tensors
 from sidecar.faults import ConfigError, EngineFault
 from sidecar.ports import Pcm
 
-ID_FAMILY = "qwen3-tts-12hz:"
 _WARM_UP_FRAMES = (1, 2, 25)
 
 
 class CodesDecoder:
-    """One decoder on the CPU, in float32. Not thread-safe, but may move between threads."""
+    """One decoder on the CPU, in float32. Not thread-safe, but may move between threads.
 
-    def __init__(self, config: DecoderConfig, tensors: Tensors, threads: int | None = None) -> None:
+    ``decoder_id`` is the name under which an engine sends codes for it.
+    """
+
+    def __init__(self, config: DecoderConfig, tensors: Tensors, decoder_id: str, threads: int | None = None) -> None:
         self._decoder = Code2Wav(config, tensors, threads=threads)
         self.codebook_size = config.codebook_size
-        self.decoder_id = decoder_id(config, tensors)
+        self.decoder_id = decoder_id
 
     @staticmethod
     def load(path_or_id: str | Path, *, threads: int | None = None, offline: bool = False) -> CodesDecoder:
@@ -39,7 +39,8 @@ class CodesDecoder:
             folder = folder / CODEC_FOLDER
         try:
             config = codec_config(read_json(folder / "config.json"))
-            return CodesDecoder(config.decoder, Weights(folder / WEIGHTS), threads)
+            weights = Weights(folder / WEIGHTS)
+            return CodesDecoder(config.decoder, weights, codec_id(folder / WEIGHTS), threads)
         except EngineFault as fault:
             raise ConfigError([f"checkpoint {Path(path_or_id).name}: {fault.message}"]) from None
 
@@ -59,16 +60,3 @@ class CodesDecoder:
         state = self.new_state()
         for frames in _WARM_UP_FRAMES:
             self.decode(state, np.zeros((frames, CODEBOOKS), np.int16))
-
-
-def decoder_id(config: DecoderConfig, tensors: Tensors) -> str:
-    """A name that two decoders share only if they make the same sound of the same codes.
-
-    A digest of the configuration, of how often each entry of the first codebook was used in training, and of the last
-    convolution. Raises ``EngineFault`` if these tensors are missing.
-    """
-    last = len(config.upsample_rates) + 2
-    digest = hashlib.sha256(repr(astuple(config)).encode())
-    for name in ("quantizer.rvq_first.vq.layers.0._codebook.cluster_usage", f"decoder.{last}.conv.weight"):
-        digest.update(tensors.get(f"decoder.{name}").float().numpy().astype("<f4").tobytes())
-    return ID_FAMILY + digest.hexdigest()[:16]

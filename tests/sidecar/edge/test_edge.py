@@ -18,6 +18,7 @@ from click.testing import CliRunner
 from adapters.engines.qwen3_tts.codes_decoder import CodesDecoder
 from sidecar.cli import commands
 from sidecar.clock import SystemClock
+from sidecar.codec_wire import Packet, pack, start_event
 from sidecar.edge import EdgeClient, EdgeRequest
 from sidecar.edge.client import PATH, address_of
 from sidecar.edge.commands import EdgeOptions, figures, run_edge
@@ -166,8 +167,8 @@ async def test_leaving_early_does_not_leave_the_rest_for_the_next(decoder: Decod
 @pytest.mark.parametrize(
     ("script", "says"),
     [
-        ({"start": {"codebook_size": 2_048}}, "load the checkpoint"),
-        ({"start": {"decoder_id": "qwen3-tts-12hz:0123456789abcdef"}}, "for the decoder"),
+        ({"start": {"codebook_size": 2_048, "decoder_id": "x"}}, "load the checkpoint"),
+        ({"start": {"decoder_id": "qwen3-tts-12hz-0123456789abcdef"}}, "for the decoder"),
         ({"start": {"version": 2}}, "version"),
         ({"start": {"type": "audio.start"}}, "instead of codec tokens"),
         ({"start": {"type": "something"}}, "outside"),
@@ -180,6 +181,22 @@ async def test_leaving_early_does_not_leave_the_rest_for_the_next(decoder: Decod
 async def test_what_cannot_be_decoded_is_said(script: dict[str, Any], says: str, decoder: Decoder) -> None:
     async with speaking(Script(decoder, **script)) as url:
         with pytest.raises(EngineFault, match=says):
+            await heard(url, decoder, "One.")
+
+
+async def test_the_same_decoder_may_be_told_of_a_larger_codebook_and_checks_itself(decoder: Decoder) -> None:
+    async with speaking(Script(decoder, start={"codebook_size": 2_048})) as url:
+        pcm, _ = await heard(url, decoder, "One.")
+    assert len(pcm)
+
+    class TooLarge(Script):
+        async def _unit(self, connection: Any, *rest: Any) -> None:
+            start = start_event(decoder_id=self.decoder.decoder_id)
+            await connection.send(json.dumps(start))
+            await connection.send(pack(Packet(0, np.full((1, 16), 1_000, np.int16))))
+
+    async with speaking(TooLarge(decoder)) as url:
+        with pytest.raises(EngineFault, match=r"0\.\.127"):
             await heard(url, decoder, "One.")
 
 
