@@ -4,20 +4,31 @@ from __future__ import annotations
 
 import re
 from bisect import bisect_right
+from collections.abc import Callable
 
 from segmenter.judge import Cut, Judge
 from segmenter.marks import BULLETS
 from segmenter.policy import (
     GAP_LIMIT_CHARS,
+    JOIN_COVER_WEIGHT,
+    JOIN_WEIGHT,
     SILENT_LIMIT_CHARS,
     Break,
     SegmentOptions,
+    clause_weight,
     pause_ms,
 )
 from segmenter.segment import Segment, SegmentKind
 
 _LAST_LETTERS = re.compile(r"[^\W\d_]+\Z")
 _HEADING_TAIL = re.compile(r"\s#+$")
+
+
+def _verbaliser() -> Callable[[str, str], str]:
+    # Loading it takes the data of a library with it: only those who want it pay for that.
+    from segmenter.verbalise import verbalise
+
+    return verbalise
 
 
 class Assembler:
@@ -39,6 +50,8 @@ class Assembler:
         self._block = SegmentKind.SENTENCE
         self._in_sentence = False
         self._first_spoken = False
+        self._said_weight = 0
+        self._verbalise = _verbaliser() if options.verbalise else None
         self._index = 0
         self._raw = ""
         self._raw_base = 0
@@ -186,21 +199,30 @@ class Assembler:
 
     def _decide(self, *, final: bool) -> None:
         """Cut off all segments that are certain now."""
-        while self._clean and self._cut(
-            self.judge.next_cut(
+        while self._clean:
+            cut = self.judge.next_cut(
                 self._clean,
                 final=final,
                 chatty=not self._in_sentence and self._clean[0].islower(),
                 listing=self._block is SegmentKind.LIST_ITEM,
                 clauses=self._cuts_clauses(),
             )
-        ):
-            pass
+            if cut is None:
+                return
+            if self._may_join(cut):
+                self.judge.join(cut.end)
+            else:
+                self._cut(cut)
 
-    def _cut(self, cut: Cut | None) -> bool:
+    def _may_join(self, cut: Cut) -> bool:
+        """Whether to let a very short sentence wait for the next one: what was said before still sounds."""
+        if not self._options.join_short or cut.clause or self._said_weight < JOIN_COVER_WEIGHT:
+            return False
+        return self._block is SegmentKind.SENTENCE and clause_weight(self._clean[: cut.end]) <= JOIN_WEIGHT
+
+    def _cut(self, cut: Cut | None) -> None:
         if cut is not None:
             self._emit(cut.end, self._raw_cut(cut.end), Break.NONE, clause=cut.clause)
-        return cut is not None
 
     def _cuts_clauses(self) -> bool:
         options = self._options
@@ -231,6 +253,9 @@ class Assembler:
         self.judge.cut_off(rest, spoken)
         self._in_sentence = clause
         self._first_spoken = self._first_spoken or bool(spoken)
+        self._said_weight = clause_weight(spoken) if spoken else self._said_weight
+        if self._verbalise is not None and spoken:
+            spoken = self._verbalise(spoken, self.judge.language)
         self._push(raw_end, spoken, kind, pause_ms(SegmentKind.CLAUSE if clause else kind, level, spoken))
 
     def _emit_silent(self, end: int, kind: SegmentKind) -> None:

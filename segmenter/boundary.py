@@ -42,14 +42,16 @@ _PRONOUN_I = ("I'", "I’")
 class Candidate:
     """An end mark at ``text[at]``; ``text`` begins with the sentence.
 
-    ``expects``: the closing marks of the quotes and brackets still open, innermost last. ``final``: nothing follows
-    ``text``. ``chatty``: the writer does not use capitals. ``names``: where code spans begin, which need no capital.
+    ``expects``: the closing marks of the quotes and brackets still open, innermost last. ``speaks``: tells the
+    language. ``referee``: who is asked where the lists do not know. ``names``: where code spans begin, which need no
+    capital. ``final``: nothing follows ``text``. ``chatty``: the writer does not use capitals.
     """
 
     text: str
     at: int
     expects: str
     speaks: Callable[[], Language]
+    referee: stops.Referee | None
     names: Set[int]
     final: bool
     chatty: bool
@@ -190,7 +192,7 @@ def _end_before(mark: Candidate, run: str, closers: str, end: int) -> int:
         return NO if stops.is_before_number(text, at, end, lang) else end
     if follower in "([" and stops.takes_note(text, at, lang):
         return NO
-    verdict = stops.full_stop(text, at, end, lang, final=mark.final)
+    verdict = stops.full_stop(text, at, end, lang, mark.referee, final=mark.final)
     return NO if verdict > 0 and closers and stops.is_abbreviation(text, at, lang) else verdict
 
 

@@ -7,7 +7,7 @@ import unicodedata
 from functools import partial
 from typing import NamedTuple
 
-from segmenter import boundary
+from segmenter import boundary, referee
 from segmenter.boundary import Candidate
 from segmenter.items import bullet_start, item_start
 from segmenter.languages import AUTO, Language, LanguageGuess, language
@@ -40,6 +40,7 @@ class Judge:
         self._options = options
         self._scanned = 0
         self._clause_at = 0
+        self._joined_at = 0
         self._nesting = Nesting()
         self._names: set[int] = set()
         self._listing = False
@@ -47,6 +48,10 @@ class Judge:
         self._guessed: tuple[int, Language] | None = None
         self._code = options.language
         self._language = language(options.language)
+        self._referee = None
+        if options.referee == "pysbd":
+            referee.check_installed()
+            self._referee = self._ask_referee
 
     @property
     def language(self) -> str:
@@ -66,7 +71,7 @@ class Judge:
             self._guess.note(spoken[:_GUESS_CHARS])
         self._names = {position - end for position in self._names if position >= end}
         self._nesting.clear()
-        self._scanned = self._clause_at = 0
+        self._scanned = self._clause_at = self._joined_at = 0
         self._guessed = None
 
     def cut_back(self, keep: int) -> None:
@@ -75,17 +80,23 @@ class Judge:
         self._names = {position for position in self._names if position < keep}
         self._scanned = min(self._scanned, keep)
         self._clause_at = min(self._clause_at, keep)
+        self._joined_at = min(self._joined_at, keep)
 
     def line_over(self) -> None:
         """A line has ended."""
         self._nesting.clear()
-        self._scanned = self._clause_at = 0
+        self._scanned = self._clause_at = self._joined_at = 0
         self._guessed = None
         self._listing = False
 
     def name_at(self, position: int) -> None:
         """A code span begins at ``position``: it may begin a sentence without a capital."""
         self._names.add(position)
+
+    def join(self, end: int) -> None:
+        """The sentence ``text[:end]`` waits for the next one, to be said with it."""
+        self._nesting.clear()
+        self._scanned = self._clause_at = self._joined_at = end
 
     # ------------------------------------------------------------ cuts
     def next_cut(self, text: str, *, final: bool, chatty: bool, listing: bool, clauses: bool) -> Cut | None:
@@ -130,7 +141,11 @@ class Judge:
 
     def _candidate(self, text: str, at: int, *, final: bool, chatty: bool) -> Candidate:
         expects = self._nesting.expects(at, NESTED_LIMIT_CHARS)
-        return Candidate(text, at, expects, partial(self._speaks, text, at), self._names, final=final, chatty=chatty)
+        speaks = partial(self._speaks, text, at)
+        return Candidate(text, at, expects, speaks, self._referee, self._names, final=final, chatty=chatty)
+
+    def _ask_referee(self, before: str, word: str) -> bool | None:
+        return referee.cuts(self.language, before, word)
 
     def _judge_sentence(self, mark: Candidate) -> int:
         cut = boundary.sentence_end(mark)
@@ -187,6 +202,8 @@ class Judge:
     def settled(self, text: str) -> Cut | None:
         """The sentence end that only waits for its next character, unless it may be a number or abbreviation."""
         at, bare = self._scanned, text.rstrip(" ")
+        if self._joined_at and self._joined_at == len(bare):
+            return Cut(self._joined_at, clause=False)
         if self._options.granularity == "none" or at >= len(bare) or bare[at] not in _SENTENCE_MARKS:
             return None
         cut = boundary.sentence_end(self._candidate(text, at, final=True, chatty=False))
@@ -198,6 +215,8 @@ class Judge:
         if self._options.granularity == "none":
             return None
         cut = self._clause_at
+        if self._joined_at and cut == self._joined_at:
+            return Cut(cut, clause=False)
         if clause_weight(text[:cut]) < CLAUSE_MIN_WEIGHT:
             cut = text.rfind(" ")
             while cut > 0 and not boundary.is_safe_word_end(text, cut):

@@ -11,11 +11,19 @@ from segmenter.segment import SegmentKind
 
 Granularity = Literal["none", "sentence", "clause"]
 
+RefereeName = Literal["none", "pysbd"]
+
 MIN_MAX_CHARS = 40
 """Smallest length limit that can be asked for."""
 
 CLAUSE_MIN_WEIGHT = 12
 """A clause is cut off once it is this long; an ideograph, kana or hangul counts as two characters."""
+
+JOIN_WEIGHT = 12
+"""Sentences up to this weight are very short."""
+
+JOIN_COVER_WEIGHT = 40
+"""What must have been said before a very short sentence may wait for the next one: about three seconds of speech."""
 
 NESTED_LIMIT_CHARS = 200
 """An open quote or bracket holds back a sentence end for at most this many clean characters."""
@@ -42,19 +50,24 @@ class SegmentOptions:
     """How to cut.
 
     ``granularity``: ``sentence``; ``clause`` also cuts at clause marks; ``none`` only where the layout (paragraph,
-    list item, code block) or ``max_chars`` demands it. ``language``: ISO 639-1 code or ``auto``; no
-    rule depends on it yet, those of all languages apply at once.
-    ``first_by_clause``: the first spoken segment may end at a clause mark, for early sound (not with ``none``).
-    ``max_chars``: no ``spoken`` is longer. When the writer pauses for ``decide_after_ms``, a sentence end that only
-    waits for its next character is taken; after ``fragment_after_ms`` an unfinished sentence is spoken up to its
-    last soft boundary. ``starts_in_think``: the prompt already opened a reasoning block.
-    Raises ``ValueError`` for an unknown granularity or a ``max_chars`` under ``MIN_MAX_CHARS``.
+    list item, code block) or ``max_chars`` demands it. ``language``: a code such as ``de`` or ``pt-BR``, or ``auto``:
+    told from the text as it comes. ``first_by_clause``: the first spoken segment may end at a clause mark, for early
+    sound (not with ``none``). ``join_short``: very short sentences join the next one of their line, while what was
+    said before still sounds. ``max_chars``: no ``spoken`` is longer, before it is verbalised. ``verbalise``: numbers,
+    dates, units and the like are written as words in ``spoken``, if the language is known. ``referee``: who decides
+    where the word lists do not know. When the writer pauses for ``decide_after_ms``, a sentence end that only waits
+    for its next character is taken; after ``fragment_after_ms`` an unfinished sentence is spoken up to its last soft
+    boundary. ``starts_in_think``: the prompt already opened a reasoning block.
+    Raises ``ValueError`` for an unknown granularity or referee, or a ``max_chars`` under ``MIN_MAX_CHARS``.
     """
 
     granularity: Granularity = "sentence"
     language: str = "auto"
     first_by_clause: bool = True
+    join_short: bool = False
     max_chars: int = 300
+    verbalise: bool = False
+    referee: RefereeName = "none"
     starts_in_think: bool = False
     decide_after_ms: float = 100.0
     fragment_after_ms: float = 400.0
@@ -62,6 +75,8 @@ class SegmentOptions:
     def __post_init__(self) -> None:
         if self.granularity not in get_args(Granularity):
             raise ValueError("granularity must be none, sentence or clause")
+        if self.referee not in get_args(RefereeName):
+            raise ValueError("referee must be none or pysbd")
         if self.max_chars < MIN_MAX_CHARS:
             raise ValueError(f"max_chars must be at least {MIN_MAX_CHARS}")
 

@@ -71,6 +71,10 @@ _ERAS = frozenset(("b.c", "a.d", "c.e", "b.c.e"))
 _DEGREES = frozenset(("ph.d", "m.d", "ll.b", "ll.m", "ll.d", "b.a", "m.a", "b.sc", "m.sc", "d.d.s", "m.b.a", "j.d"))
 
 
+Referee = Callable[[str, str], bool | None]
+"""Asked with the text up to a full stop and the word behind: whether the sentence ends there, or None."""
+
+
 def is_abbreviation(text: str, at: int, lang: Language) -> bool:
     """Whether the token before ``text[at]`` is listed or made of letters with full stops."""
     token, before = tokens_before(text, at)
@@ -129,7 +133,7 @@ def ends_korean_date(text: str, at: int) -> bool:
     return bool(_DATE_SO_FAR.search(text[max(0, at - 16) : at]))
 
 
-def full_stop(text: str, at: int, end: int, lang: Language, *, final: bool) -> int:
+def full_stop(text: str, at: int, end: int, lang: Language, referee: Referee | None, *, final: bool) -> int:
     """One full stop, then a blank, then a capital, an opening quote or a letter of a script without case.
 
     Returns ``end``, ``NO`` or ``WAIT`` for the whole next word.
@@ -154,7 +158,10 @@ def full_stop(text: str, at: int, end: int, lang: Language, *, final: bool) -> i
         return WAIT
     if not word:
         return NO
-    return end if _ends_before(text, at, token, before, word, lang) else NO
+    ends = _ends_before(text, at, token, before, word, lang)
+    if referee is not None and not ends and not lang.is_abbreviation(token) and lower not in _DAY_TIMES:
+        ends = referee(text[: at + 1], word) is True
+    return end if ends else NO
 
 
 def _is_doubtful(token: str, lower: str, before: str, lang: Language, *, possessive: bool) -> bool:

@@ -27,6 +27,18 @@ class SegmentStream:
         """Raw characters that were fed but are in no segment yet."""
         return self._fed_chars - self._assembler.start
 
+    @property
+    def language(self) -> str:
+        """The language in use; with ``auto`` the one told from the text so far, ``auto`` while that is open.
+
+        Setting it corrects the language for what has not left in segments yet; ``auto`` goes back to telling it.
+        """
+        return self._assembler.judge.language
+
+    @language.setter
+    def language(self, code: str) -> None:
+        self._assembler.judge.language = code
+
     def feed(self, text: str) -> list[Segment]:
         """Take more text; returns the segments that are certain now. Raises ``ValueError`` after ``flush``."""
         if self._flushed:
@@ -50,6 +62,10 @@ class SegmentStream:
         if silent_ms >= self._options.fragment_after_ms:
             self._assembler.fragment()
         return self._assembler.take()
+
+    def force(self) -> list[Segment]:
+        """Speak now what can be spoken: what ``idle`` does after the longest pause, whatever the options say."""
+        return self.idle(max(self._options.decide_after_ms, self._options.fragment_after_ms))
 
     def flush(self) -> list[Segment]:
         """End of the text: returns the remaining segments. Afterwards ``feed`` raises; a second call returns []."""

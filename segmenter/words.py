@@ -68,7 +68,7 @@ WORDS: Final[dict[str, dict[str, str]]] = {
     "fr": {
         "never": "dr mgr mme mmes mlle mlles chap éd boul cf p.ex p.-ex env av.j.-c bibl coll dép sté",
         "titles": "M MM Me Mme Mlle Pr Bd Dr Ste St Mgr Vve Cie Sté",
-        "names": "cie s.a s.a.r.l av apr ap",
+        "names": "cie s.a s.a.r.l av apr ap bd",
         "numbers": """n° nº no p pp art chap fig tél réf éd vol t al av env janv févr avr juil sept oct nov déc h
             min bd rd lot bât""",
         "numbers_as_written": "",
