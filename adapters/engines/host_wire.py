@@ -126,7 +126,7 @@ def chunk_from_wire(header: Mapping[str, Any], body: bytes) -> AudioChunk:
     if not isinstance(first, int) or not isinstance(frames, int | None) or not isinstance(chars, int | None):
         raise WireError("an audio message without its numbers")
     end = len(body) - (frames or 0) * 2 * CODEBOOKS
-    if end < 0:
+    if not 0 <= end <= len(body):
         raise WireError("codes are cut")
     codes = None if frames is None else _codes_from_bytes(body[end:])
     return AudioChunk(samples_from_bytes(body[:end]), first, codes, chars)

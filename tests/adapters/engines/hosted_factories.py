@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
 import time
 from collections.abc import Mapping
@@ -12,8 +13,9 @@ from adapters.engines.qwen3_tts.engine import Qwen3TtsEngine
 from adapters.engines.tone import ToneEngine, ToneSettings
 from sidecar.clock import SystemClock
 from sidecar.faults import EngineFault
-from sidecar.ports import EngineHealth, Utterance
+from sidecar.ports import EngineHealth, Pcm, Utterance
 from tests.adapters.engines.qwen3_tts.toy_engine import toy_engine
+from voices.anchor import SpeakerAnchor
 
 
 def tone(settings: Mapping[str, Any]) -> ToneEngine:
@@ -55,6 +57,26 @@ class Breaking(ToneEngine):
 
 def breaking(settings: Mapping[str, Any]) -> Breaking:
     return Breaking(ToneSettings(**settings), SystemClock())
+
+
+class Forgetful(ToneEngine):
+    """Its process dies over a recording whose transcript says so, for good or the first time."""
+
+    mark = Path()
+
+    async def encode_voice(self, pcm: Pcm, transcript: str | None) -> SpeakerAnchor:
+        if transcript == "die" or (transcript == "die once" and not self.mark.exists()):
+            self.mark.touch()
+            os._exit(6)
+        if transcript == "hang":
+            await asyncio.Event().wait()
+        return await super().encode_voice(pcm, transcript)
+
+
+def forgetful(settings: Mapping[str, Any]) -> Forgetful:
+    engine = Forgetful(ToneSettings(), SystemClock())
+    engine.mark = Path(settings["mark"])
+    return engine
 
 
 def dies_later(settings: Mapping[str, Any]) -> Breaking:

@@ -14,7 +14,7 @@ import numpy as np
 import pytest
 import pytest_asyncio
 
-from adapters.engines.host import HostedEngine, HostSettings
+from adapters.engines.host import MAX_CLIPS, HostedEngine, HostSettings
 from adapters.engines.host_wire import (
     MAX_HEADER_BYTES,
 )
@@ -27,7 +27,7 @@ from sidecar.faults import (
     UnknownVoice,
     UnsupportedByEngine,
 )
-from sidecar.ports import FRAME_SAMPLES, AudioChunk, Pcm, Speaking, Utterance
+from sidecar.ports import FRAME_SAMPLES, MAX_UNREAD_CHARS, AudioChunk, Pcm, Speaking, Utterance
 from tests.adapters.engines.qwen3_tts.toy_engine import toy_engine
 
 TEXT = " ".join(f"word{number}" for number in range(60))
@@ -239,6 +239,64 @@ async def test_live_text_survives_a_crash(make: Make) -> None:
     speaking.append(TEXT[300:])
     speaking.finish()
     assert np.array_equal(joined(chunks + await rest(stream)), whole)
+
+
+async def test_a_long_live_text_is_told_again_no_faster_than_it_may_wait(make: Make) -> None:
+    engine = await started(make(chunk_ramp_frames=(25,)))
+    pieces = [f"word{number} " * 400 for number in range(7)]
+    asked = Utterance("", "alto", 4, "en", live=True)
+
+    async def say(crash: bool) -> Pcm:
+        speaking = await engine.open(asked)
+        chunks: list[AudioChunk] = []
+        stream = speaking.chunks()
+        for piece in pieces:
+            speaking.append(piece)
+            while (chunks[-1].text_chars or 0) < speaking._count.chars - 1_000 if chunks else True:
+                chunks.append(await anext(stream))
+        assert speaking._count.chars > MAX_UNREAD_CHARS
+        if crash:
+            killed(engine)
+        speaking.finish()
+        return joined(chunks + await rest(stream))
+
+    assert np.array_equal(await say(crash=True), await say(crash=False))
+
+
+# ---------------------------------------------------------------- recordings
+CLIP = np.sin(np.arange(24_000) * 0.05).astype(np.float32)
+
+
+async def test_a_recording_is_encoded_after_a_crash(make: Make, tmp_path: Path) -> None:
+    engine = await started(make("forgetful", mark=str(tmp_path / "mark")))
+    before = await engine.encode_voice(CLIP, None)
+    killed(engine)
+    assert (await engine.encode_voice(CLIP, None)).same_as(before)
+    assert (await engine.encode_voice(CLIP, "die once")).same_as(before)
+    with pytest.raises(EngineLost):
+        await engine.encode_voice(CLIP, "die")
+    assert engine._calls == {}
+
+
+async def test_recordings_are_bounded_in_number_and_time(make: Make, tmp_path: Path) -> None:
+    host = HostSettings(back_off_s=(0.01,), ping_every_s=0.05, silent_after_s=0.4)
+    engine = await started(make("forgetful", host, mark=str(tmp_path / "mark")))
+    waiting = [asyncio.ensure_future(engine.encode_voice(CLIP, "hang")) for _ in range(MAX_CLIPS)]
+    await until(lambda: len(engine._calls) == MAX_CLIPS)
+    with pytest.raises(EngineOverloaded):
+        await engine.encode_voice(CLIP, None)
+    assert (await engine.health()).active_rows == 0
+    waiting[0].cancel()
+    for one in waiting[1:]:
+        with pytest.raises(EngineLost, match="too long"):
+            await one
+    assert engine._calls == {}
+    assert (await engine.encode_voice(CLIP, None)).width == 1_024
+    last = asyncio.ensure_future(engine.encode_voice(CLIP, "hang"))
+    await until(lambda: len(engine._calls) == 1)
+    await engine.close()
+    with pytest.raises(EngineLost):
+        await last
 
 
 # ---------------------------------------------------------------- crashes
