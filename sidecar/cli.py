@@ -177,6 +177,67 @@ def say(
     asyncio.run(say_text(config, None if text in (None, "-") else text, options))
 
 
+@commands.group()
+def drift() -> None:
+    """How steady a voice is: fit the meters to it, report on a dialog."""
+
+
+def drift_options(command: Callable[..., Any]) -> Callable[..., Any]:
+    """What both drift commands take."""
+    for option in (
+        click.option("--seed", type=click.IntRange(0), default=1, show_default=True, help="Same seed, same speech."),
+        click.option("--language", help="ISO code or English name; default: found out from the text."),
+        click.option("--voice", help="Voice to speak with."),
+        click.argument("source", required=False, type=click.Path(exists=True, path_type=Path)),
+    ):
+        command = option(command)
+    return engine_options(command)
+
+
+@drift.command("calibrate")
+@drift_options
+@click.option("-o", "--output", type=click.Path(path_type=Path), default="drift.json", show_default=True)
+@click.option("--segments", type=click.IntRange(40, 2_000), default=150, show_default=True, help="How much to speak.")
+def drift_calibrate(
+    source: Path | None,
+    voice: str | None,
+    language: str | None,
+    seed: int,
+    engine: str | None,
+    checkpoint: str | None,
+    file: str | None,
+    output: Path,
+    segments: int,
+) -> None:
+    """Fit the meters to a voice: speak, or take clean recordings from SOURCE (NAME.wav + NAME.txt, or a text)."""
+    config = configured(file, {"engine.kind": engine, "engine.checkpoint": checkpoint})
+    from sidecar.drift_cli import DriftOptions, run_calibrate
+
+    click.echo(asyncio.run(run_calibrate(config, DriftOptions(source, voice, language, seed), output, segments)))
+
+
+@drift.command("report")
+@drift_options
+@click.option("-o", "--output", type=click.Path(path_type=Path), default="drift.html", show_default=True)
+@click.option("--limits", type=click.Path(exists=True, path_type=Path), help="What `drift calibrate` wrote.")
+def drift_report(
+    source: Path | None,
+    voice: str | None,
+    language: str | None,
+    seed: int,
+    engine: str | None,
+    checkpoint: str | None,
+    file: str | None,
+    output: Path,
+    limits: Path | None,
+) -> None:
+    """Judge a dialog: one that is spoken now, or SOURCE (NAME.wav + NAME.txt, or a text). Writes .html or .json."""
+    config = configured(file, {"engine.kind": engine, "engine.checkpoint": checkpoint})
+    from sidecar.drift_cli import DriftOptions, run_report
+
+    click.echo(asyncio.run(run_report(config, DriftOptions(source, voice, language, seed), output, limits)))
+
+
 @commands.command()
 @click.argument("checkpoint")
 def pull(checkpoint: str) -> None:

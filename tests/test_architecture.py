@@ -22,7 +22,7 @@ MAX_LINES = 500
 WIRED = ("wiring", "cli", "demo", "__main__")
 """Modules of ``sidecar`` that may name adapters."""
 
-FRONT = (*WIRED, "serve", "server", "say", "doctor", "pull", "bench", "relay", "edge")
+FRONT = (*WIRED, "serve", "server", "say", "doctor", "pull", "drift_cli", "bench", "relay", "edge")
 """Modules of ``sidecar`` that put the parts together or stand before them."""
 
 
