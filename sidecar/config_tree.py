@@ -117,6 +117,10 @@ class EngineConfig:
     precision: Literal["auto", "float32", "bfloat16", "int8"] = setting(
         "auto", "Qwen3-TTS: precision of the talker; auto is bfloat16 on a GPU, else float32."
     )
+    memory_budget: str | None = setting(
+        None,
+        "Qwen3-TTS: memory it keeps to, such as 6GB or 0.25 of the device's; unset takes most of what a GPU has free.",
+    )
     max_positions: int = setting(2_048, "Qwen3-TTS: prompt positions and frames of one utterance.", 64, 32_768)
     threads: int = setting(2, "CPU threads of the engine.", 1, 1_024)
     tone_realtime_factor: float = setting(

@@ -19,6 +19,7 @@ from adapters.llm.scripted import ScriptedLanguageModel, ScriptedSettings
 from adapters.stores.local import LocalStore
 from sidecar.clock import SystemClock
 from sidecar.config import Config
+from sidecar.config_load import DATA_VARIABLE
 from sidecar.faults import ConfigError
 from sidecar.gate import Gate
 from sidecar.http.service import Service
@@ -116,7 +117,8 @@ def _qwen3_tts(config: Config, clock: Clock) -> Engine:
         "decoder_device": engine.decoder_device or "",
         "precision": engine.precision,
         "threads": engine.threads,
-        "max_rows": min(engine.max_rows, 8),
+        "memory_budget": engine.memory_budget or "",
+        "max_rows": engine.max_rows,
         "max_positions": engine.max_positions,
         "row_wait_ms": float(engine.row_wait_ms),
     }
@@ -196,7 +198,7 @@ def make_store(config: Config, clock: Clock, *, must_answer: bool = False) -> St
 
 def data_folder() -> Path:
     """Where this user's data lie: ``SIDECAR_DATA_DIR``, else the platform's usual place."""
-    if named := os.environ.get("SIDECAR_DATA_DIR"):
+    if named := os.environ.get(DATA_VARIABLE):
         return Path(named)
     if sys.platform == "darwin":
         return Path.home() / "Library" / "Application Support" / "sidecar"

@@ -19,8 +19,9 @@ from numpy.typing import NDArray
 from adapters.engines.qwen3_tts.checkpoint import Checkpoint, open_checkpoint
 from adapters.engines.qwen3_tts.code2wav import Code2Wav
 from adapters.engines.qwen3_tts.config import TalkerConfig
+from adapters.engines.qwen3_tts.decoding import Stages
 from adapters.engines.qwen3_tts.requests import Ask, Ended, Event, Failed, Limits, Samples
-from adapters.engines.qwen3_tts.runtime import Runtime, Stages
+from adapters.engines.qwen3_tts.runtime import Runtime
 from adapters.engines.qwen3_tts.speaker_encoder import SpeakerEncoder
 from adapters.engines.qwen3_tts.speech_tokenizer import SpeechTokenizer, encode_voice
 from adapters.engines.qwen3_tts.stage0 import Stage0

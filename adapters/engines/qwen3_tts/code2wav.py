@@ -61,7 +61,8 @@ class Code2Wav:
     """The codec's decoder; implements ``stages.Decoder``. Not thread-safe.
 
     ``tensors`` reads ``speech_tokenizer/model.safetensors`` (names under ``decoder.``). ``threads`` sets torch's
-    number of threads at each call. Raises ``EngineFault`` for missing or misshapen tensors.
+    number of threads at each call; ``one_by_one`` computes streams that come together apart, so that a stream's samples
+    are the same bit for bit whatever it comes with. Raises ``EngineFault`` for missing or misshapen tensors.
     """
 
     def __init__(
@@ -72,8 +73,10 @@ class Code2Wav:
         device: str | torch.device = "cpu",
         dtype: torch.dtype = torch.float32,
         threads: int | None = None,
+        one_by_one: bool = False,
     ) -> None:
         self.config = config
+        self._one_by_one = one_by_one
         self.device, self.dtype, self.threads = torch.device(device), dtype, threads
         if self.device.type == "cuda" and dtype == torch.float32:
             # By default cuDNN would round the inputs of convolutions to ten bits. Holds for the whole process.
@@ -175,7 +178,7 @@ class Code2Wav:
         groups: dict[int, list[int]] = {}
         for index, (_, codes) in enumerate(checked):
             if len(codes):
-                groups.setdefault(len(codes), []).append(index)
+                groups.setdefault(-1 - index if self._one_by_one else len(codes), []).append(index)
         for group in groups.values():
             states = [checked[index][0] for index in group]
             batch = torch.from_numpy(np.stack([checked[index][1] for index in group])).to(self.device)

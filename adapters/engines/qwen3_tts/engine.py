@@ -10,9 +10,10 @@ from typing import Any, Literal, get_args
 
 from adapters.engines.builtin.languages import Languages
 from adapters.engines.live_text import TextCount
+from adapters.engines.qwen3_tts.decoding import Stages
 from adapters.engines.qwen3_tts.encoding import EncoderThread, VoiceEncoder
 from adapters.engines.qwen3_tts.requests import Ask, Limits
-from adapters.engines.qwen3_tts.runtime import Runtime, Stages, Trace
+from adapters.engines.qwen3_tts.runtime import Runtime, Trace
 from adapters.engines.qwen3_tts.speaking import RowSpeaking
 from adapters.engines.qwen3_tts.stages import Prompt
 from adapters.engines.qwen3_tts.utterances import LayoutChoice, Model, prompt_of, spoken_language, traits_of
@@ -32,7 +33,10 @@ class Qwen3TtsSettings:
     ``checkpoint``: a folder or a hub id. ``device`` and ``precision`` are the talker's; the decoder computes in
     float32 on ``decoder_device``. ``precision`` auto: bfloat16 on a GPU, else float32. ``max_rows`` utterances speak
     at once, of ``max_positions`` prompt positions and frames each; ``max_waiting`` more wait up to ``row_wait_ms``.
-    ``same_alone_and_together``: a row's codes do not depend on the rows beside it, at some speed of a lone row.
+    ``memory_budget``: ``6GB`` or a share of the device's memory such as ``0.25``, which rows, their length, weights
+    and working space keep to; empty: on a GPU most of what is free, on a CPU as much as ``max_rows`` may take (8 rows
+    at most there). ``graphs``: steps are recorded as CUDA graphs on a GPU.
+    ``same_alone_and_together``: a row's codes and samples do not depend on the rows beside it, at some speed.
     ``stuck_after_s``: a turn of the step loop that takes longer makes the engine unhealthy.
     """
 
@@ -44,6 +48,8 @@ class Qwen3TtsSettings:
     offline: bool = False
     max_rows: int = 8
     max_positions: int = 2_048
+    memory_budget: str = ""
+    graphs: bool = True
     max_waiting: int = 64
     row_wait_ms: float = 2_000.0
     layout: LayoutChoice = "auto"
@@ -223,7 +229,7 @@ class Qwen3TtsEngine:
         while not speaking.placed.done():
             # Without a queue a request that is not refused has a row already.
             await asyncio.wait({speaking.placed}, timeout=wait_ms / 1e3 if wait_ms > 0 else None)
-            if not speaking.placed.done() and self._runtime.active >= self._settings.max_rows:
+            if not speaking.placed.done() and self._runtime.active >= self.traits.max_rows:
                 raise EngineOverloaded("The speech engine is busy; try again shortly.", retry_after_s=1.0)
         speaking.placed.result()
 

@@ -1,4 +1,4 @@
-"""The one step loop around talker and decoder, in a thread of its own.
+"""The one step loop around the talker, in a thread of its own; see ``decoding`` for where the decoder runs.
 
 Callers talk to it through an inbox that holds at most one note per request, whatever they do; events go back through
 each request's sink. The loop asks the scheduler what to do, lets the stages do it, and tells the scheduler.
@@ -10,60 +10,20 @@ import itertools
 import logging
 import threading
 import time
-from collections import OrderedDict
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass, field, replace
-from typing import Any, Literal, Protocol, cast
+from typing import Literal, cast
 
 import numpy as np
-from numpy.typing import NDArray
 
+from adapters.engines.qwen3_tts.decoding import Apart, Decoded, Inline, Stages, Stream
 from adapters.engines.qwen3_tts.requests import Ask, Ended, Event, Failed, Limits, Placed, Samples, Sink
 from adapters.engines.qwen3_tts.scheduler import Piece, Scheduler
-from adapters.engines.qwen3_tts.stages import Decoder, Frames, Prompt, Talker
+from adapters.engines.qwen3_tts.stages import Talker
 from sidecar.faults import BadRequest, EngineFault, EngineLost, Fault
 
 _log = logging.getLogger(__name__)
-
-
-class Listening(Protocol):
-    """A decoder that can be brought past codes whose sound nobody needs, and whose states can be copied."""
-
-    def listen(self, state: Any, codes: Frames) -> None:
-        """Bring a state past ``codes (frames, 16)``."""
-
-
-class Stages:
-    """A talker and a decoder. States after the references of in-context voices are kept for the next utterance."""
-
-    _KEPT = 8
-
-    def __init__(self, talker: Talker, decoder: Decoder) -> None:
-        self.talker = talker
-        self.decoder = decoder
-        self._after: OrderedDict[bytes, Any] = OrderedDict()
-
-    def first_state(self, prompt: Prompt) -> Any:
-        """The decoder's state before the first frame: what was said before has been heard already then."""
-        state = self._after_reference(prompt)
-        if prompt.carry is not None:
-            cast(Listening, self.decoder).listen(state, prompt.carry.codes)
-        return state
-
-    def _after_reference(self, prompt: Prompt) -> Any:
-        reference = prompt.reference
-        if reference is None or reference.codes is None or not len(reference.codes):
-            return self.decoder.new_state()
-        key = reference.codes.tobytes()
-        if key not in self._after:
-            state = self.decoder.new_state()
-            cast(Listening, self.decoder).listen(state, reference.codes)
-            self._after[key] = state
-            if len(self._after) > self._KEPT:
-                self._after.popitem(last=False)
-        self._after.move_to_end(key)
-        return self._after[key].clone()
 
 
 Trace = Callable[[Literal["admit", "step", "decode"], Sequence[int], int], None]
@@ -90,7 +50,7 @@ class _Live:
     text: list[int]
     closed: bool
     row: int | None = None
-    state: Any = None
+    stream: Stream | None = None
 
 
 class Ticket:
@@ -225,11 +185,14 @@ class Runtime:
                 self._lost = "The speech engine was stopped." if self._closing else None
             ready.set_result(None)
             reason = "The speech engine was stopped."
+            decoding = Apart(stages, self._wake) if stages.apart else Inline(stages)
             try:
-                self._serve(stages, scheduler)
+                self._serve(stages.talker, decoding, scheduler)
             except Exception:
                 _log.exception("the speech engine's step loop failed")
                 reason = "The speech engine failed and must be started anew."
+            finally:
+                decoding.close()
             self._give_up(reason)
         finally:
             with self._lock:
@@ -238,19 +201,23 @@ class Runtime:
             if then is not None:
                 then()
 
-    def _serve(self, stages: Stages, scheduler: Scheduler) -> None:
+    def _wake(self) -> None:
+        with self._lock:
+            self._lock.notify()
+
+    def _serve(self, talker: Talker, decoding: Apart | Inline, scheduler: Scheduler) -> None:
         worked = True
         while True:
             with self._lock:
-                while not (worked or self._notes or self._closing):
+                while not (worked or self._notes or decoding.ready or self._closing):
                     self._lock.wait()
                 if self._closing:
                     return
                 notes, self._notes = self._notes, {}
             self._turn_began = time.monotonic()
             for id, note in notes.items():
-                self._heed(stages.talker, scheduler, id, note)
-            worked = self._turn(stages, scheduler)
+                self._heed(talker, scheduler, id, note)
+            worked = self._turn(talker, decoding, scheduler)
             self._active = scheduler.active
             self._turn_began = None
 
@@ -291,9 +258,8 @@ class Runtime:
             return
         self._live[id] = _Live(ask, sink, list(ask.prompt.text_ids), ask.prompt.closed)
 
-    def _turn(self, stages: Stages, scheduler: Scheduler) -> bool:
+    def _turn(self, talker: Talker, decoding: Apart | Inline, scheduler: Scheduler) -> bool:
         """One turn; False when there was nothing to do."""
-        talker = stages.talker
         seated = scheduler.seat()
         self._active = scheduler.active  # before anybody hears of a row
         for id in seated:
@@ -301,7 +267,7 @@ class Runtime:
         self._release(talker, scheduler)
         admissions = scheduler.admissions()
         for id, row in admissions:
-            self._admit(stages, scheduler, id, row)
+            self._admit(talker, scheduler, id, row)
         stalled = {row for row in scheduler.open_rows() if not talker.can_step(row)}
         rows = scheduler.steps(stalled)
         if rows:
@@ -312,47 +278,51 @@ class Runtime:
                     self._fail(scheduler, *failed)
             self._release(talker, scheduler)
             stalled = {row for row in scheduler.open_rows() if not talker.can_step(row)}
-        batches = scheduler.decodes(stalled)
-        for batch in batches:
-            self._decode(stages.decoder, scheduler, batch)
+        batches = scheduler.decodes(stalled) if decoding.free else []
+        decoding.put([self._traced(batch) for batch in batches])
+        done = decoding.done()
+        for decoded in done:
+            self._decoded(scheduler, decoded)
         for ending in scheduler.endings():
             self._tell(ending.id, Ended(ending.reason, ending.frames))
             if ending.id in self._live:
-                self._live[ending.id].state = None  # megabytes, and the reader may take its time
+                self._live[ending.id].stream = None  # megabytes, and the reader may take its time
         self._forget(scheduler)
-        return bool(admissions or rows or batches)
+        return bool(admissions or rows or batches or done)
 
-    def _admit(self, stages: Stages, scheduler: Scheduler, id: int, row: int) -> None:
+    def _admit(self, talker: Talker, scheduler: Scheduler, id: int, row: int) -> None:
         live = self._live[id]
         prompt = replace(live.ask.prompt, text_ids=tuple(live.text), closed=live.closed)
         self._trace("admit", [id], 0)
         try:
-            stages.talker.admit(row, prompt)
+            talker.admit(row, prompt)
         except Fault as fault:
-            stages.talker.release(row)
+            talker.release(row)
             self._fail(scheduler, id, fault)
             return
         live.row = row
-        if live.ask.output != "codes":
-            live.state = stages.first_state(prompt)
+        live.stream = Stream(prompt, sounding=live.ask.output != "codes")
         scheduler.admitted(id)
 
-    def _decode(self, decoder: Decoder, scheduler: Scheduler, batch: list[Piece]) -> None:
-        """Hand out the frames of these, decoded where samples were asked for."""
-        sounding = [piece for piece in batch if self._live[piece.id].ask.output != "codes"]
-        decoded: Iterator[NDArray[np.float32]] = iter(())
+    def _traced(self, batch: list[Piece]) -> list[tuple[Piece, Stream]]:
+        """The batch with its streams, after telling of those that are decoded."""
+        streams = [(piece, cast(Stream, self._live[piece.id].stream)) for piece in batch]
+        sounding = [piece for piece, stream in streams if stream.sounding]
         if sounding:
             self._trace("decode", [piece.id for piece in sounding], sum(len(piece.frames) for piece in sounding))
-            made = decoder.decode([(self._live[piece.id].state, piece.frames) for piece in sounding])
-            decoded = iter(made)
-        for piece in batch:
-            output = self._live[piece.id].ask.output
-            pcm = np.zeros(0, np.float32) if output == "codes" else next(decoded)
+        return streams
+
+    def _decoded(self, scheduler: Scheduler, decoded: Decoded) -> None:
+        """Hand out what was asked for of these: frames, samples, or both."""
+        for piece, pcm in decoded:
             first = scheduler.decoded(piece)
+            if first is None:
+                continue  # cancelled meanwhile
             if not np.isfinite(pcm).all():
                 self._fail(scheduler, piece.id, EngineFault("The decoder gave samples that are not numbers."))
-            elif first is not None:
-                self._tell(piece.id, Samples(pcm, first, None if output == "pcm" else piece.frames))
+                continue
+            output = self._live[piece.id].ask.output
+            self._tell(piece.id, Samples(pcm, first, None if output == "pcm" else piece.frames))
 
     def _release(self, talker: Talker, scheduler: Scheduler) -> None:
         for row in scheduler.released():

@@ -59,6 +59,7 @@ class _Item:
     drawn: int = 0
     given: int = 0
     unread: int = 0
+    decoding: bool = False
     pending: list[Frame] = field(default_factory=list)
     over: EndReason | None = None
 
@@ -186,12 +187,16 @@ class Scheduler:
     def decodes(self, stalled: Collection[int] = ()) -> list[list[Piece]]:
         """Batches to decode now, first chunks before the others; each piece is to be reported with ``decoded``.
 
+        Until then nothing more of its request is named.
+
         A row that lacks text gives what it has once its reader has nothing left, however little.
         """
         first: list[_Item] = []
         later: list[_Item] = []
         for row, item in self._by_row.items():
             dry = row in stalled and item.unread == 0
+            if item.decoding:
+                continue
             if item.pending and (item.over is not None or dry or len(item.pending) >= item.due):
                 (later if item.given else first).append(item)
         later.sort(key=lambda item: item.unread)  # stable: rows seated longer first among equals
@@ -202,6 +207,8 @@ class Scheduler:
             if chosen and budget < 0:
                 break
             chosen.append(item)
+        for item in (*first, *chosen):
+            item.decoding = True
         return [[self._piece(item) for item in batch] for batch in (first, chosen) if batch]
 
     def decoded(self, piece: Piece) -> int | None:
@@ -209,6 +216,7 @@ class Scheduler:
         item = self._items.get(piece.id)
         if item is None:
             return None
+        item.decoding = False
         frames = len(piece.frames)
         del item.pending[:frames]
         item.due = next(item.lengths)

@@ -9,10 +9,11 @@ from typing import Any
 import numpy as np
 import pytest
 
+from adapters.engines.qwen3_tts.decoding import Stages
 from adapters.engines.qwen3_tts.engine import Loaded, Qwen3TtsEngine, Qwen3TtsSettings, make
 from adapters.engines.qwen3_tts.requests import Ask, Ended, Event, Failed, Limits, Placed, Samples
-from adapters.engines.qwen3_tts.runtime import Runtime, Stages
-from adapters.engines.qwen3_tts.stages import FRAME_SAMPLES, Prompt, Reference, Sampling, Stepped
+from adapters.engines.qwen3_tts.runtime import Runtime
+from adapters.engines.qwen3_tts.stages import FRAME_SAMPLES, Prompt, Sampling, Stepped
 from adapters.engines.qwen3_tts.utterances import Kind, prompt_of
 from sidecar.faults import (
     BadRequest,

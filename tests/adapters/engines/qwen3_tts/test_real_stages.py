@@ -16,9 +16,10 @@ import pytest
 from adapters.engines.host import HostedEngine
 from adapters.engines.qwen3_tts.__main__ import arguments, main, run, speak
 from adapters.engines.qwen3_tts.code2wav import Code2Wav
+from adapters.engines.qwen3_tts.decoding import Stages
 from adapters.engines.qwen3_tts.engine import Qwen3TtsEngine, Qwen3TtsSettings
 from adapters.engines.qwen3_tts.requests import Ask, Ended, Event, Failed, Limits, Samples
-from adapters.engines.qwen3_tts.runtime import Runtime, Stages
+from adapters.engines.qwen3_tts.runtime import Runtime
 from adapters.engines.qwen3_tts.stages import Frames, Prompt, Sampling
 from sidecar.clock import SystemClock
 from sidecar.faults import EngineFault, UnsupportedLanguage

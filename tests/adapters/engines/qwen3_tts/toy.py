@@ -15,7 +15,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 from numpy.typing import NDArray
 
-from adapters.engines.qwen3_tts.runtime import Stages
+from adapters.engines.qwen3_tts.decoding import Stages
 from adapters.engines.qwen3_tts.stages import CODEBOOKS, FRAME_SAMPLES, Frame, Frames, Prompt, Stepped
 
 LOOPING_ID = 60_000
