@@ -6,8 +6,8 @@ import re
 from functools import lru_cache
 
 from segmenter.verbalise.context import Around, around
-from segmenter.verbalise.currencies import CODES, SIGNS, code_of, currency
-from segmenter.verbalise.language import Language, by_plural
+from segmenter.verbalise.currencies import CODES, SIGNS, code_of, currency, names_of
+from segmenter.verbalise.language import GLUE, Language, by_plural
 from segmenter.verbalise.literal import NARROW, Number
 from segmenter.verbalise.units import is_feminine, unit_pattern, written_units
 
@@ -38,9 +38,13 @@ class Amounts:
         powers = _any(list(language.multipliers))
         free = _any(list(language.free_multipliers))
         self._percent = re.compile(rf"{_GAP}([%％‰])")
-        self._power = re.compile(rf"{_GAP}({powers})\.?(?![^\W\d_])")
-        self._free_power = re.compile(rf"{_GAP}({free})\.?(?![^\W\d_])")
-        self._sign = re.compile(rf"{_GAP}(?:({SIGN})|({CODE}){_NO_LETTER}|(руб|коп)(?![а-яё])\.?)")
+        self._power = re.compile(rf"{_GAP}({powers})(?:\.(?=[ {NARROW}]?\S))?(?![^\W\d_])")
+        self._free_power = re.compile(rf"{_GAP}({free})(?:\.(?=[ {NARROW}]?\S))?(?![^\W\d_])")
+        self._sign = re.compile(
+            rf"{_GAP}(?:({SIGN})|({CODE}){_NO_LETTER}|(руб|коп)(?![а-яё])(?:\.(?=[ {NARROW}]?[а-яё,)]))?)"
+        )
+        self._names = names_of(code)
+        self._named = re.compile(rf"{_GAP}({_any(list(self._names))}){_NO_LETTER}")
         self._unit = re.compile(rf"(?:{_GAP}|-)({_any(list(self._units))}){_NO_LETTER}")
         self._per = re.compile(rf"{_GAP}/{_GAP}({_any(list(language.per_words))}){_NO_LETTER}")
 
@@ -48,7 +52,7 @@ class Amounts:
     def suffixed(self, text: str, start: int, end: int, number: Number) -> tuple[int, str] | None:
         """The number at ``[start, end)`` with what belongs to it behind: (new end, words), or None."""
         if found := self._percent.match(text, end):
-            return found.end(), self._per_cent(number, found[1], around(text, start, found.end()))
+            return self._rate(text, found.end(), self._per_cent(number, found[1], around(text, start, found.end())))
         power = self._power.match(text, end)
         if power and (sign := self._sign.match(text, power.end())):
             where = around(text, start, sign.end())
@@ -56,6 +60,9 @@ class Amounts:
         if sign := self._sign.match(text, end):
             where = around(text, start, sign.end())
             return self._rate(text, sign.end(), self._money(number, "", self._iso(sign), where))
+        if len(number.fraction) == 2 and (named := self._named.match(text, end)):
+            where = around(text, start, named.end())
+            return self._rate(text, named.end(), self._money(number, "", self._names[named[1]], where))
         if power := self._free_power.match(text, end):
             where = around(text, start, power.end())
             return power.end(), self._language.many(number, power[1], where)
@@ -100,8 +107,8 @@ class Amounts:
 
     def _rate(self, text: str, end: int, words: str) -> tuple[int, str]:
         if found := self._per.match(text, end):
-            return found.end(), self._language.join(words, self._language.per_words[found[1]])
-        return end, words
+            end, words = found.end(), self._language.join(words, self._language.per_words[found[1]])
+        return end, words + GLUE if self._language.has_particles else words
 
     def _money(self, number: Number, power: str, iso: str, where: Around) -> str:
         language = self._language
@@ -147,7 +154,7 @@ class Amounts:
         ) or (
             symbol in ("Std", "Min", "Sek", "мин", "сек", "ч")
             and text[end : end + 1] == "."
-            and text[end + 1 :].strip()
+            and text[end + 1 : end + 3].strip()
         ):
             end += 1
         plural = "one" if adjective else language.plural(number, where)

@@ -9,8 +9,8 @@ from functools import cached_property
 WINDOW = 40
 """Characters looked at on each side."""
 
-_LAST = re.compile(r"([^\W\d_]+)(\.?)[ \u00a0\u202f]+$")
-_LAST_TWO = re.compile(r"([^\W\d_]+)[ \u00a0\u202f]+[^\W\d_]+\.?[ \u00a0\u202f]+$")
+_LAST = re.compile(r"([^\W\d_]+)(\.?)[ \u00a0\u202f]+\Z")
+_LAST_TWO = re.compile(r"([^\W\d_]+)[ \u00a0\u202f]+[^\W\d_]+\.?[ \u00a0\u202f]+\Z")
 _NEXT = re.compile(r"[ \u00a0\u202f]+([^\W\d_][^\W\d_’'-]*)")
 _NEXT_TWO = re.compile(r"[ \u00a0\u202f]+[^\W\d_][^\W\d_’'-]*[ \u00a0\u202f]+([^\W\d_][^\W\d_’'-]*)")
 

@@ -115,6 +115,11 @@ def code_of(written: str, language: str, region: str) -> str:
     return own.get(written) or SIGNS.get(written) or ("CNY" if written == "RMB" else written)
 
 
+def names_of(language: str) -> dict[str, str]:
+    """People's names for currencies in that language -> ISO 4217 code."""
+    return {name: code for code, money in _OWN.get(language, {}).items() for name in money.names}
+
+
 def currency(code: str, language: str, locale: str) -> Currency:
     """What the currency is called: people's names for the common ones, CLDR's for the rest."""
     if found := _OWN.get(language, {}).get(code):

@@ -11,7 +11,7 @@ from functools import cached_property
 from typing import ClassVar
 
 from segmenter.verbalise.context import Around
-from segmenter.verbalise.language import Form, Language, word_set
+from segmenter.verbalise.language import GLUE, Form, Language, word_set
 from segmenter.verbalise.literal import Number
 from segmenter.verbalise.spelling import spell
 
@@ -24,7 +24,7 @@ _NATIVE = re.compile(
     r"\s?(?:개(?!월|국|년|소)|명|마리|권|잔|병(?!원)|살|시(?![가-힣])|시(?=에|부터|까지|쯤|이|가|를|는|은|의|로|반|정각)|가지|달(?!러)"
     r"|송이|그루|켤레|벌|군데|채|척|곳|배|사람|번(?!호|역)|장|통|줄|칸|쌍|판|자루|끼|편|바퀴|차례|걸음|시간|대)"
 )
-_NUMBERED = re.compile(r"\s?번\s(?:문제|출구|버스|국도|선수|타자|홈|방|트랙|채널)")
+_NUMBERED = re.compile(r"\s?번\s(?:문제|출구|버스|국도|선수|타자|시드|홈|방|트랙|채널)")
 
 
 class EastAsian(Language):
@@ -146,7 +146,8 @@ class Korean(EastAsian):
     rules = "spellout-cardinal-sinokorean"
     decimal_word = point_word = "점"
     phone_zero = "공"
-    no_blank_after, no_blank_before = "제", "만억조"
+    no_blank_after, no_blank_before = "제", "만억조천백"
+    has_particles = True
     minus, plus, plus_minus, cold = "마이너스", "플러스", "플러스마이너스", "영하"
     about, less, more, at_most, at_least = "약", "미만", "초과", "최대", "최소"
     number_word, section_word = "번호", "제"
@@ -160,7 +161,7 @@ class Korean(EastAsian):
     @cached_property
     def first_forms(self) -> tuple[Form, ...]:
         return (
-            (re.compile(r"(1[0-2]|0?[1-9])월(?!급)"), lambda found, _: self.month_name(int(found[1]))),
+            (re.compile(r"(1[0-2]|0?[1-9])월(?!급)"), lambda found, _: self.month_name(int(found[1])) + GLUE),
             (re.compile(r"([0-9]{1,2})(?=[ ]?번째)"), self._turn),
         )
 

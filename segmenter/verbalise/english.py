@@ -155,7 +155,9 @@ class English(Language):
         return _plural(words)
 
     def _twenties(self, found: re.Match[str], where: Around) -> str | None:
-        if where.last not in _DECADE_OWNERS and not where.before.endswith(("'", "’", "mid-")):
+        if "s" not in found[0][2:3] or where.last in _DECADE_OWNERS:
+            return _plural(self.plain(int(found[1])))
+        if not where.before.endswith(("'", "’", "mid-")):
             return None
         return _plural(self.plain(int(found[1])))
 

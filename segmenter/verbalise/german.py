@@ -56,7 +56,7 @@ _RANKED = word_set(
     ausgabe generation
     """
 )
-_WEAK_CONTEXT = re.compile(r"\b(?:[Aa]m|[Ii]m|[Vv]om|[Zz]um|[Dd]em|[Dd]en) [0-9]{1,2}\.[^.]{0,20}$")
+_WEAK_CONTEXT = re.compile(r"\b(?:[Aa]m|[Ii]m|[Vv]om|[Zz]um|[Dd]em|[Dd]en) [0-9]{1,2}\.[^.]{0,20}\Z")
 _AFTER_YEARS = re.compile(r"im jahre?|anno|seit|ab|bis|um|von|vor|nach|zwischen|und|mai|juni|juli|sommer|herbst|winter")
 
 
@@ -95,6 +95,7 @@ class German(Language):
     @cached_property
     def first_forms(self) -> tuple[Form, ...]:
         return (
+            (re.compile(r"([0-9]{1,2})\. (0?[1-9]|1[0-2])\. ([12][0-9]{3})(?![0-9])"), self._long_date),
             (re.compile(r"([0-9]{1,2})\.(0?[1-9]|1[0-2])\.(?![0-9])"), self._short_date),
             (re.compile(r"([01]?[0-9]|2[0-4])[.:]([0-5][0-9])[ \u00a0\u202f]?Uhr\b"), self._o_clock),
             (
@@ -208,6 +209,10 @@ class German(Language):
     def _short_date(self, found: re.Match[str], where: Around) -> str | None:
         day, month = int(found[1]), int(found[2])
         return f"{self._day(day, where)} {self.month(month)}" if 1 <= day <= 31 else None
+
+    def _long_date(self, found: re.Match[str], where: Around) -> str | None:
+        day, month, year = (int(found[group]) for group in (1, 2, 3))
+        return self.date(year, month, day, where) if 1 <= day <= 31 else None
 
     def _o_clock(self, found: re.Match[str], where: Around) -> str:
         return self.clock(int(found[1]), int(found[2]), where)

@@ -38,6 +38,8 @@ class Language(ABC):
     no_blank_after: ClassVar[str] = ""
     no_blank_before: ClassVar[str] = ""
     """Letters that a number is written together with."""
+    has_particles: ClassVar[bool] = False
+    """True if what follows a unit, a currency or "per cent" is written together with it."""
     zero_digit: ClassVar[str] = ""
     phone_zero: ClassVar[str] = ""
     pause: ClassVar[str] = ", "

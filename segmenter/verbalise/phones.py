@@ -11,13 +11,13 @@ _RUN = re.compile(r"[+(]?[0-9][0-9()./\- \u00a0]{4,24}")
 _WORDS = re.compile(
     r"(?:\b(?:tel|tél|тел|phone|telephone|telefon\w*|téléphone|teléfono|telefone|call|dial|fax|hotline|whatsapp|handy"
     r"|mobile|cell|móvil|celular|cellulare|numéro|номер|телефон\w*|звоните|llame|llama|llamar|appelez|chiama|chiami|ligue)\b|电话|電話|手机|致电|拨打|전화\w*)"
-    r"[.:：]?\s{0,2}(?:\b(?:is|us|at|on|me|number|nummer|unter|al|au|ao|по|ist|es|est)\b[:：]?\s{0,2}|번호[는:]?\s?|番号[は:]?\s?|[是为:]){0,2}$",
+    r"[.:：]?\s{0,2}(?:\b(?:is|us|at|on|me|number|nummer|unter|al|au|ao|по|ist|es|est)\b[:：]?\s{0,2}|번호[는:]?\s?|番号[は:]?\s?|[是为:]){0,2}\Z",
     re.IGNORECASE,
 )
-_AMERICAN = re.compile(r"(?:1[ .-])?(?:\([2-9][0-9]{2}\)[ ]?|[2-9][0-9]{2}[.-])[0-9]{3}[.-][0-9]{4}$")
+_AMERICAN = re.compile(r"(?:1[ .-])?(?:\([2-9][0-9]{2}\)[ ]?|[2-9][0-9]{2}[.-])[0-9]{3}[.-][0-9]{4}\Z")
 _TRUNK = re.compile(r"8[ -]?\([0-9]{3,5}\)")
-_CHINESE = re.compile(r"1[3-9][0-9][ -]?[0-9]{4}[ -]?[0-9]{4}$")
-_DATE = re.compile(r"[0-9]{1,2}([./-])[0-9]{1,2}\1(?:[0-9]{4}|[0-9]{2})$")
+_CHINESE = re.compile(r"1[3-9][0-9][ -]?[0-9]{4}[ -]?[0-9]{4}\Z")
+_DATE = re.compile(r"[0-9]{1,2}([./-])[0-9]{1,2}\1(?:[0-9]{4}|[0-9]{2})\Z")
 
 
 def phone_end(text: str, start: int, language: Language) -> int:

@@ -13,6 +13,7 @@ from typing import ClassVar
 
 from segmenter.verbalise.context import Around
 from segmenter.verbalise.language import Form, Language
+from segmenter.verbalise.literal import Number
 from segmenter.verbalise.spelling import spell
 
 
@@ -37,7 +38,13 @@ class Romance(Language):
         noun = where.next
         if not noun or noun.lower() in self.function_words or noun[0].isupper():
             return self.plain(number)
+        if number != 1 and not noun.endswith(("s", "x")):
+            return self.plain(number)
         return self.counted(number, self.is_feminine(noun))
+
+    def percents(self, number: Number, where: Around) -> str:
+        said = self.decimal(number) if number.fraction else self.plain(number.whole)
+        return f"{said} {self.percent}"
 
     def is_feminine(self, noun: str) -> bool:
         """A guess at a noun's gender."""
@@ -96,5 +103,7 @@ class Romance(Language):
         """The ordinal in one gender."""
         return spell(self.locale, number, f"{rules}-{'feminine' if feminine else 'masculine'}")
 
-    def _marked_ordinal(self, found: re.Match[str], where: Around) -> str:
+    def _marked_ordinal(self, found: re.Match[str], where: Around) -> str | None:
+        if not int(found[1]):
+            return None
         return self.ordinal_of(int(found[1]), found[2].lower() in ("ª", "a", "as"))

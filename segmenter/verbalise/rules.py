@@ -22,30 +22,31 @@ VULGAR = {
 """Fraction characters."""
 
 _DASH = r"[ \u00a0\u202f]?[–—〜～~-][ \u00a0\u202f]?"
-_DIGITS = re.compile(r"[0-9]{1,15}(?![0-9])")
+_DIGITS = re.compile(r"([0-9]{1,15})(?:\.([0-9]+))?(?![0-9])")
 _SCIENTIFIC = re.compile(r"([1-9])(?:\.([0-9]{1,9}))?[eE]([-−])?\+?([0-9]{1,3})(?![0-9A-Za-z])")
 _RAISED = re.compile(r"\^([-−])?([0-9]{1,6})(?![0-9])")
 _RATED = re.compile(r"([0-9]{1,3}[.,][0-9]{1,2})/([0-9]{1,3})(?![0-9/])")
-_UNTIL = re.compile(r"(?:[ap]\.?m\.?|h|Uhr)[ \u00a0]?$", re.IGNORECASE)
+_UNTIL = re.compile(r"(?:[ap]\.?m\.?|h|Uhr)[ \u00a0]?\Z", re.IGNORECASE)
 _LONG = re.compile(r"[0-9]{16,}")
 _ISO_DATE = re.compile(r"(?P<year>[12][0-9]{3})-(?P<month>0[1-9]|1[0-2])-(?P<day>[0-2][0-9]|3[01])(?![0-9-])")
 _DATE = re.compile(r"([0-9]{1,2})([./-])([0-9]{1,2})\2([12][0-9]{3}|[0-9]{2})(?![0-9]|[./-][0-9])")
 _YMD = re.compile(
     r"(?P<year>[12][0-9]{3})([./])(?P<month>0?[1-9]|1[0-2])\2(?P<day>[0-2]?[0-9]|3[01])(?![0-9]|[./-][0-9])"
 )
-_CLOCK = r"([01]?[0-9]|2[0-4]):([0-5][0-9])(?::([0-5][0-9]))?(?![0-9]|:[0-9])"
+_CLOCK = r"([01]?[0-9]|2[0-4]):([0-5][0-9])(?::([0-5][0-9](?:\.[0-9]{1,6})?))?(?![0-9]|:[0-9])"
 _TIME = re.compile(_CLOCK)
 _TIMES = re.compile(rf"{_CLOCK}{_DASH}{_CLOCK}")
-_RATIO = re.compile(r"([0-9]{1,4}):([0-9]{1,4})(?![0-9]|:[0-9])")
+_RATIO = re.compile(r"([0-9]{1,4}(?:\.[0-9]{1,4})?):([0-9]{1,4}(?:\.[0-9]{1,4})?)(?![0-9]|:[0-9])")
 _DOTTED = re.compile(r"[0-9]{1,15}(?:\.[0-9]{1,15}(?![0-9])){2,}")
 _HYPHENED = re.compile(r"[0-9]{1,15}(?:-[0-9]{1,15}(?![0-9])){2,}")
 _SEASON = re.compile(r"([12][0-9]{3})/([0-9]{4}|[0-9]{2})(?![0-9/])")
 _MIXED = re.compile(r"([0-9]{1,4}) ([1-9])/([2-9])(?![0-9/])")
 _SLASH = re.compile(r"([0-9]{1,4})/([0-9]{1,4})(?![0-9/])")
 _SIGNS = re.compile(r"([-−–+±~≈<>≤≥=×÷*·/])[ \u00a0\u202f]?")
-_OPERATED = re.compile(r"[0-9)²³%°½¼¾][ \u00a0\u202f]?$")
+_OPERATED = re.compile(r"[0-9)²³%°½¼¾][ \u00a0\u202f]?\Z")
 _DEGREES = re.compile(r"[0-9.,]{1,8}[ \u00a0]?(?:°|℃|℉|度|도)")
-_GLUED = re.compile(r"[^\W\d_\u1100-\u11ff\u3040-\u30ff\u3400-\u9fff\uac00-\ud7af]-?$")
+_EAST_ASIAN = re.compile(r"[\u1100-\u11ff\u3040-\u30ff\u3400-\u9fff\uac00-\ud7af]")
+_GLUED = re.compile(r"[^\W\d_\u1100-\u11ff\u3040-\u30ff\u3400-\u9fff\uac00-\ud7af]-?\Z")
 
 
 class Rules:
@@ -67,7 +68,7 @@ class Rules:
             rf"(?:(?<![A-Za-z])(?:{CODE})|{SIGN})[ \u00a0\u202f]?[0-9]"
             rf"|(?<![^\W\d_])(?:{language.number_signs}|№|#|§§?)[ \u00a0\u202f]?[0-9]"
             rf"|[-−–+±~≈<>≤≥=×÷*·/][ \u00a0\u202f]?(?:(?:{SIGN})?[0-9])"
-            rf"|\^[-−]?[0-9]|\([0-9]|[0-9]|[{vulgar}]|(?<![^\W\d_{vulgar}])[a-ln-zA-Z][²³]|%s" % "(?<=[0-9])[²³]"
+            rf"|\^[-−]?[0-9]|\([0-9]|[0-9]|[{vulgar}]|(?<![^\W\d_{vulgar}²³ªº])[a-ln-zA-Z][²³]|%s" % "(?<=[0-9])[²³]"
         )
         self._of_digits: tuple[Callable[[str, int], Reading | None], ...] = (
             self._long, self._scientific, self._phone, self._own(language.first_forms), self._dates, self._times,
@@ -102,6 +103,9 @@ class Rules:
         return read_number(written, self._language.decimal_mark)
 
     def _part(self, digits: str) -> str:
+        if "." in digits:
+            whole, _, fraction = digits.partition(".")
+            return self._language.decimal(Number(whole, fraction, "."))
         return self._language.digits(digits) if _is_code(digits) else self._language.plain(int(digits))
 
     # ------------------------------------------------------------ codes
@@ -149,7 +153,9 @@ class Rules:
         found = _DIGITS.match(text, start)
         if not found:
             return None
-        digits = found[0]
+        digits = found[1]
+        if found[2]:
+            return found.end(), self._language.decimal(Number(digits, found[2], "."))
         if text[start - 1] == "-" and (
             len(digits) == 4 or self._amounts.suffixed(text, start, found.end(), Number(digits))
         ):
@@ -181,6 +187,8 @@ class Rules:
         words = kind(text, sign, start, end)
         if words:
             return end, words
+        if sign in "-–~" and _EAST_ASIAN.match(text[start - 1 : start]):
+            return end, self._language.to
         if sign in "-–" and _UNTIL.search(text[max(0, start - 6) : start]):
             return end, f" {self._language.to} " if self._language.spaced else self._language.to
         return start + 1, " " if sign == "-" and text[start - 1 : start].isalpha() else sign
@@ -190,7 +198,7 @@ class Rules:
         spaced = text[start - 1] in " \u00a0\u202f" and end > start + 1
         if sign in "-−–" and (sign == "−" or (spaced and "=" in text[max(0, start - 24) : end + 24])):
             return language.minus
-        if sign in "/·*" and not spaced:
+        if sign == "/" and not spaced:
             return ""
         names = {
             "+": language.plus, "±": language.plus_minus, "×": language.times, "*": language.times,
@@ -294,11 +302,11 @@ class Rules:
     def _clock(self, hour: str, minute: str, second: str | None, where: Around) -> str:
         language = self._language
         said = language.clock(int(hour), int(minute), where)
-        if not second or not int(second):
+        if not second or second == "00":
             return said
         if not int(minute):
             said = language.join(said, language.plain(0))
-        return language.join(said, language.plain(int(second)), language.second_word)
+        return language.join(said, self._part(second.lstrip("0") or "0"), language.second_word)
 
     # ------------------------------------------------------------ fractions and sizes
     def _slashes(self, text: str, start: int) -> Reading | None:

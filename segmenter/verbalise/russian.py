@@ -85,9 +85,9 @@ class Russian(Language):
         return (
             (re.compile(rf"{year}{to}{year}[ \u00a0]?(гг\.?|год(?:ы|ов|ах|ам))(?![а-яё])"), self._years),
             (re.compile(rf"{year}(?:-?(?:й|го|му?))?[ \u00a0]?(г\.|год(?:а|у|ом)?(?![а-яё]))"), self._year),
-            (re.compile(rf"{day}{to}{day}(?=[ \u00a0](?:{_MONTHS})\b)"), self._days),
-            (re.compile(rf"{day}(?=[ \u00a0](?:{_MONTHS})\b)"), self._day),
-            (re.compile(rf"{day}(?=[ \u00a0](?:по|до)[ \u00a0][0-9]{{1,2}}[ \u00a0](?:{_MONTHS})\b)"), self._day),
+            (re.compile(rf"{day}{to}{day}(?=[ \u00a0](?i:{_MONTHS})\b)"), self._days),
+            (re.compile(rf"{day}(?=[ \u00a0](?i:{_MONTHS})\b)"), self._day),
+            (re.compile(rf"{day}(?=[ \u00a0](?:по|до)[ \u00a0][0-9]{{1,2}}[ \u00a0](?i:{_MONTHS})\b)"), self._day),
             (
                 re.compile(rf"([0-9]{{1,4}})-({'|'.join(sorted(_ENDINGS, key=len, reverse=True))})(?![а-яё])"),
                 self._ending,
@@ -188,11 +188,13 @@ class Russian(Language):
         return _yo(words.removeprefix("одна ") if words.startswith("одна тысяча ") else words)
 
     def _year(self, found: re.Match[str], where: Around) -> str:
-        number, word = int(found[1]), found[2]
+        number, word, stop = int(found[1]), found[2], ""
         if word == "г.":
             word = _short_year(where)
+            if not where.after.strip() or re.match(r"[ \u00a0]?[A-ZА-ЯЁ«]", where.after):
+                stop = "."
         form = "masculine-dative" if word == "году" and where.last in ("к", "ко", "по") else _YEAR_CASES[word]
-        return f"{self._ordinal(number, form)} {word}"
+        return f"{self._ordinal(number, form)} {word}{stop}"
 
     def _years(self, found: re.Match[str], where: Around) -> str:
         word = found[3] if found[3] in _YEAR_CASES else "годах" if where.last == "в" else "годы"
@@ -205,6 +207,8 @@ class Russian(Language):
             return None
         if re.fullmatch(_MONTHS, where.last):
             return f"{self._ordinal(number, 'masculine-genitive')} года"
+        if where.before.endswith("(") and where.after.startswith(")"):
+            return self._ordinal(number, "masculine")
         if where.last == "в" and not where.next:
             return f"{self._ordinal(number, 'masculine-locative')} году"
         return None

@@ -10,7 +10,8 @@ from babel.numbers import format_decimal
 from babel.units import format_unit
 
 _LATIN = {
-    "km": "length-kilometer", "m": "length-meter", "dm": "length-decimeter", "cm": "length-centimeter",
+    "km": "length-kilometer", "Km": "length-kilometer", "Kg": "mass-kilogram",
+    "m": "length-meter", "dm": "length-decimeter", "cm": "length-centimeter",
     "mm": "length-millimeter", "µm": "length-micrometer", "nm": "length-nanometer", "mi": "length-mile",
     "ft": "length-foot", "yd": "length-yard",
     "kg": "mass-kilogram", "g": "mass-gram", "mg": "mass-milligram", "µg": "mass-microgram", "t": "mass-tonne",

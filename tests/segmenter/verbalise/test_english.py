@@ -65,6 +65,8 @@ from segmenter.verbalise import verbalise
         ("No. 5, #1, § 3", "number five, number one, section three"),
         ("GPT-4o, COVID-19, mp3, B2B, H2O", "GPT four o, COVID nineteen, mp three, B two B, H two O"),
         ("Python 3.11, v3.11.2", "Python three point one one, v three point eleven point two"),
+        ("v1.2, GPT-4.5, 1:2.5", "v one point two, GPT four point five, one to two point five"),
+        ("the year\n1984. In the 80's", "the year\nnineteen eighty-four. In the eighties"),
         ("192.168.1.1", "one hundred ninety-two point one hundred sixty-eight point one point one"),
         ("(555) 123-4567", "five five five, one two three, four five six seven"),
         ("+49 30 1234567", "plus four nine, three zero, one two three four five six seven"),

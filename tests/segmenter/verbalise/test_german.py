@@ -33,10 +33,11 @@ from segmenter.verbalise import verbalise
         ("10:30", "zehn Uhr dreißig"),
         # money and units
         ("5,50 €, 0,99 €, 1 €, 1.000 €", "fünf Euro fünfzig, neunundneunzig Cent, ein Euro, eintausend Euro"),
-        ("5 Mio. €, 1 Mio. Euro, 2,5 Mrd.", "fünf Millionen Euro, eine Million Euro, zwei Komma fünf Milliarden"),
+        ("5 Mio. €, 1 Mio. Euro, 2,5 Mrd.", "fünf Millionen Euro, eine Million Euro, zwei Komma fünf Milliarden."),
         ("19,99 €/Monat", "neunzehn Euro neunundneunzig pro Monat"),
         ("20 km/h, -5 °C, 1,5 kg", "zwanzig Kilometer pro Stunde, minus fünf Grad Celsius, eins Komma fünf Kilogramm"),
         ("in 5 km, 5 Std. später", "in fünf Kilometern, fünf Stunden später"),
+        ("Das macht 3,50 Euro. Am 1. 5. 2024", "Das macht drei Euro fünfzig. Am ersten Mai zweitausendvierundzwanzig"),
         ("50 %, 3–4 Tage, 3:2", "fünfzig Prozent, drei bis vier Tage, drei zu zwei"),
         # fractions and words
         ("3/4, 1/3, 2 1/2, 1½", "drei Viertel, ein Drittel, zweieinhalb, eineinhalb"),

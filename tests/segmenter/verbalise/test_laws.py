@@ -14,10 +14,10 @@ from segmenter.verbalise import LANGUAGES, verbalise
 
 languages = st.sampled_from((*LANGUAGES, "en-GB", "fr-CH", "pt-PT", "es-MX"))
 PIECES = """
-    0 1 2 7 12 21 007 1999 2024 1,234 1.234 3.14 3,14 777777777777 12345678901234567 ½ ¾ ² ³ ^ . , : / - – − + ± ~ = <
-   
-    > % ‰ ( ) # № § $ € £ ¥ ₽ US$ EUR CHF km km/h °C m² kg s h min Mio. млн 万 년 월 개 个 年 月 日 st nd er º ª ° x × ' "
-    A mp v GPT- May Mai мая Uhr am der the und и à de XIV Louis Kapitel siglo № n° call + T e E k M ０ ٣ é ß a
+    0 1 2 7 12 21 007 1999 2024 1,234 1.234 3.14 3,14 777777777777 12345678901234567 ½ ¾ ² ³ ^ .
+    , : / - – − + ± ~ = < > % ‰ ( ) # № § $ € £ ¥ ₽ US$ EUR CHF km km/h °C m² kg s h min Mio.
+    млн 万 년 월 개 个 年 月 日 st nd er º ª ° x × ' " A mp v GPT- May Mai мая Uhr am der the und и à de
+    XIV Louis Kapitel siglo № n° call + T e E k M ０ ٣ é ß a
 """
 pieces = st.sampled_from((*PIECES.split(), " ", "\n", "\x00", "\u00a0", "\u202f"))
 written = st.lists(pieces, max_size=14).map("".join) | st.text(max_size=30)

@@ -18,6 +18,7 @@ from segmenter.verbalise import verbalise
         ("à 15h30, de 9h à 17h, 10:30", "à quinze heures trente, de neuf heures à dix-sept heures, dix heures trente"),
         ("5,50 €, 0,99 €", "cinq euros cinquante, quatre-vingt-dix-neuf centimes"),
         ("1 234 €", "mille deux cent trente-quatre euros"),
+        ("12,50 euros par personne", "douze euros cinquante par personne"),
         ("10 M€, 1 000 000 €", "dix millions d'euros, un million d'euros"),
         ("19,99 €/mois", "dix-neuf euros quatre-vingt-dix-neuf par mois"),
         ("80 km/h, -5 °C, 5 Go", "quatre-vingts kilomètres par heure, moins cinq degrés Celsius, cinq gigaoctets"),
@@ -50,7 +51,7 @@ def test_swiss_and_belgian_tens() -> None:
         ("5,50 €, 0,99 €, 1 €", "cinco euros con cincuenta céntimos, noventa y nueve céntimos, un euro"),
         ("1.000.000 €, 5 millones €", "un millón de euros, cinco millones de euros"),
         ("1,5 kg, 20 °C, 1 tonelada", "uno coma cinco kilogramos, veinte grados Celsius, una tonelada"),
-        ("10 %, 3-5 días", "diez por ciento, tres a cinco días"),
+        ("10 %, un 1%, 3-5 días", "diez por ciento, un uno por ciento, tres a cinco días"),
         ("3/4, ½ litro, 1/2 taza", "tres cuartos, medio litro, media taza"),
         ("llame al 612 345 678", "llame al seis uno dos, tres cuatro cinco, seis siete ocho"),
         ("siglo XXI, Alfonso XIII, Felipe II", "siglo veintiuno, Alfonso trece, Felipe segundo"),
@@ -92,7 +93,7 @@ def test_italian(text: str, said: str) -> None:
 @pytest.mark.parametrize(
     ("text", "said"),
     [
-        ("3,14", "três vírgula catorze"),
+        ("3,14, em 352 estava", "três vírgula catorze, em trezentos e cinquenta e dois estava"),
         ("1 hora, 2 pessoas, 200 páginas, 2", "uma hora, duas pessoas, duzentas páginas, dois"),
         ("1 de maio de 2024", "primeiro de maio de dois mil e vinte e quatro"),
         ("às 7h30, das 9h às 17h, 10:30", "às sete e trinta, das nove horas às dezessete horas, dez e trinta"),
