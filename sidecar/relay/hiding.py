@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Mapping
+from collections.abc import Container, Mapping
 from typing import Any
 
 from sidecar.redaction import HIDDEN, SECRET_FIELDS
@@ -18,11 +18,23 @@ SHOWN = frozenset(
         "type", "object", "model", "voice", "speaker", "task_type", "language", "response_format", "format",
         "stream_format", "split_granularity", "split_rules", "output_mode", "decoder_id", "header_format", "code",
         "param", "status", "id", "event_id", "item_id", "response_id", "call_id", "role", "finish_reason", "action",
-        "message", "previous_item_id", "modalities", "voice_id", "sentence_id",
+        "previous_item_id", "modalities", "voice_id", "sentence_id",
     }
 )  # fmt: skip
-"""Members whose strings are no speech. ``message`` is what a server says of an error."""
+"""Members whose strings are no speech."""
 
+SHOWN_OF_SERVER = SHOWN | {"message"}
+"""The same for what a server sends: ``message`` is what it says of an error."""
+
+
+class _Every:
+    """The names of all members there are."""
+
+    def __contains__(self, name: object) -> bool:
+        return True
+
+
+_EVERY = _Every()
 _VOICE = ("audio", "embedding", "vector", "codes", "audio_b64", "data")
 _BASE64 = re.compile(r"[A-Za-z0-9+/_=-]{64,}")
 _MAX_DEPTH = 4
@@ -60,35 +72,32 @@ def _is_voice(name: str, value: object) -> bool:
     )
 
 
-def line_of(message: Mapping[str, Any], *, show_text: bool) -> str:
+def line_of(message: Mapping[str, Any], *, show_text: bool, from_server: bool = False) -> str:
     """``name=value`` for each member but ``type``; of hidden ones only how long they are."""
+    names = _EVERY if show_text else SHOWN_OF_SERVER if from_server else SHOWN
     members = [(name, value) for name, value in message.items() if name != "type"]
-    shown = [
-        f"{printable(str(name), 40)}={_shown(name, value, show_text, 1)}" for name, value in members[:_MAX_MEMBERS]
-    ]
+    shown = [f"{printable(str(name), 40)}={_shown(name, value, names, 1)}" for name, value in members[:_MAX_MEMBERS]]
     more = len(members) - _MAX_MEMBERS
     return " ".join(shown) + (f" and {more} more" if more > 0 else "")
 
 
-def _shown(name: str, value: object, show_text: bool, depth: int) -> str:
+def _shown(name: str, value: object, names: Container[str], depth: int) -> str:
     if _is_secret(name) and value is not None:
         return HIDDEN
     if _is_voice(name, value):
         return f"<hidden, {len(value)}>"  # type: ignore[arg-type]
     match value:
         case str():
-            if name in SHOWN or show_text:
+            if name in names:
                 return json.dumps(printable(value), ensure_ascii=False) if _needs_quotes(value) else printable(value)
             return f"<{len(value)} chars>"
         case Mapping():
             if depth >= _MAX_DEPTH:
                 return "{...}"
             items = list(value.items())[:_MAX_MEMBERS]
-            return (
-                "{" + " ".join(f"{printable(str(k), 40)}={_shown(k, v, show_text, depth + 1)}" for k, v in items) + "}"
-            )
+            return "{" + " ".join(f"{printable(str(k), 40)}={_shown(k, v, names, depth + 1)}" for k, v in items) + "}"
         case list():
-            inner = [_shown(name, one, show_text, depth + 1) for one in value[:8]] if depth < _MAX_DEPTH else []
+            inner = [_shown(name, one, names, depth + 1) for one in value[:8]] if depth < _MAX_DEPTH else []
             return f"[{', '.join(inner)}{', ...' if len(value) > len(inner) else ''}]"
         case None | bool():
             return json.dumps(value)
@@ -100,28 +109,29 @@ def _needs_quotes(value: str) -> bool:
     return not value or " " in value or "=" in value
 
 
-def kept(message: Mapping[str, Any], *, mask_text: bool) -> dict[str, Any]:
+def kept(message: Mapping[str, Any], *, mask_text: bool, from_server: bool = False) -> dict[str, Any]:
     """The message as a recording holds it: a hidden member becomes ``{"hidden": length}``.
 
     ``mask_text`` turns the letters and digits of every text into ``x`` and ``0``; its length and punctuation stay.
     """
-    return {name: _kept(name, value, mask_text, 1) for name, value in message.items()}
+    names = _EVERY if not mask_text else SHOWN_OF_SERVER if from_server else SHOWN
+    return {name: _kept(name, value, names, 1) for name, value in message.items()}
 
 
-def _kept(name: str, value: object, mask_text: bool, depth: int) -> Any:
+def _kept(name: str, value: object, names: Container[str], depth: int) -> Any:
     if value is None:
         return None
     if _is_secret(name) or _is_voice(name, value):
         return {"hidden": len(value) if isinstance(value, str | list) else 1}
     match value:
         case str():
-            return masked(value) if mask_text and name not in SHOWN else value
+            return value if name in names else masked(value)
         case Mapping() | list() if depth >= 2 * _MAX_DEPTH:
             return {"hidden": len(value)}
         case Mapping():
-            return {str(k): _kept(str(k), v, mask_text, depth + 1) for k, v in value.items()}
+            return {str(k): _kept(str(k), v, names, depth + 1) for k, v in value.items()}
         case list():
-            return [_kept(name, one, mask_text, depth + 1) for one in value]
+            return [_kept(name, one, names, depth + 1) for one in value]
         case _:
             return value
 

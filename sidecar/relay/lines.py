@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from sidecar.play_clock import Arrival, PlayClock
 from sidecar.relay.hiding import line_of, parsed, printable
 from sidecar.relay.seen import (
@@ -34,7 +36,7 @@ class ConnectionLines:
         self._sound = SoundReader()
         self._clock = PlayClock()
         self._unit_ms = 0.0
-        self._bodies = {side: _Body(show_text) for side in Side}
+        self._bodies = {side: _Body(show_text, side is Side.SERVER) for side in Side}
         self._bytes = dict.fromkeys(Side, 0)
         self._sound_ms = 0.0
 
@@ -83,8 +85,9 @@ class ConnectionLines:
         if message is None:
             detail = printable(text) if self._show_text else "not a JSON object"
             return "text", size, detail
-        detail = line_of(message, show_text=self._show_text)
-        if seen.side is Side.SERVER:
+        from_server = seen.side is Side.SERVER
+        detail = line_of(message, show_text=self._show_text, from_server=from_server)
+        if from_server:
             if heard := self._sound.message(message):
                 detail += f"  {self._heard(heard, seen.at_ms)}"
             detail += self._over(message.get("type"))
@@ -126,9 +129,10 @@ def _arrived(arrival: Arrival) -> str:
 class _Body:
     """A plain HTTP body: JSON as its members, server-sent events one by one, sound and the rest by size."""
 
-    def __init__(self, show_text: bool) -> None:
+    def __init__(self, show_text: bool, from_server: bool) -> None:
         self.media_type = ""
         self._show_text = show_text
+        self._from_server = from_server
         self._kept = b""
         self._bytes = 0
         self._last_ms: float | None = None
@@ -154,7 +158,7 @@ class _Body:
             return []
         message = parsed(kept.decode("utf-8", "replace")) if len(kept) <= _MAX_BODY_BYTES else None
         if message is not None:
-            return [("body", f"{total} B", line_of(message, show_text=self._show_text))]
+            return [("body", f"{total} B", self._members(message))]
         gap = f"longest gap {gap_ms:.0f} ms" if gap_ms else ""
         return [("body complete", f"{total} B", gap)]
 
@@ -171,4 +175,7 @@ class _Body:
         if message is None:
             return "event", f"{len(event)} B", printable(text) if text == "[DONE]" else ""
         name = message.get("type") or message.get("object") or "event"
-        return printable(str(name), 40), f"{len(event)} B", line_of(message, show_text=self._show_text)
+        return printable(str(name), 40), f"{len(event)} B", self._members(message)
+
+    def _members(self, message: dict[str, Any]) -> str:
+        return line_of(message, show_text=self._show_text, from_server=self._from_server)

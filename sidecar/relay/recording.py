@@ -91,7 +91,9 @@ class Recorder:
         message = parsed(text)
         if message is None:
             return {"text": masked(text) if self._options.mask_text else text}
-        members: dict[str, Any] = {"message": kept(message, mask_text=self._options.mask_text)}
+        members: dict[str, Any] = {
+            "message": kept(message, mask_text=self._options.mask_text, from_server=sound is not None)
+        }
         return members | _sound(sound.message(message) if sound is not None else None)
 
     def _binary(self, data: bytes) -> dict[str, Any]:

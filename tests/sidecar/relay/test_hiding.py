@@ -69,7 +69,8 @@ def test_what_is_no_speech_is_shown() -> None:
         "tags": [],
         "message": "Unknown voice",
     }
-    assert line_of(message, show_text=False) == (
+    assert line_of(message, show_text=False).endswith("message=<13 chars>"), "a client's may be anything"
+    assert line_of(message, show_text=False, from_server=True) == (
         'voice=vivian seed=7 stream_audio=true model=null text=<2 chars> speed=1.5 tags=[] message="Unknown voice"'
     )
 

@@ -4,13 +4,18 @@ from __future__ import annotations
 
 import asyncio
 import json
+import random
 import socket
+import ssl
 import struct
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
+from functools import partial
+from pathlib import Path
 
 import httpx
 import pytest
+import trustme
 from websockets.asyncio.client import connect
 from websockets.asyncio.server import ServerConnection, serve
 from websockets.exceptions import ConnectionClosed, InvalidStatus
@@ -19,7 +24,8 @@ from sidecar.clock import SystemClock
 from sidecar.faults import ConfigError
 from sidecar.relay.heads import Target
 from sidecar.relay.relay import Relay, RelayLimits
-from sidecar.relay.seen import Answer, Binary, CloseFrame, Ended, Ping, Request, Side, Text
+from sidecar.relay.seen import Answer, Binary, CloseFrame, Ended, Ping, Request, Side, Text, Unseen
+from sidecar.relay.watch import FrameReader
 from tests.e2e.conftest import KEY, Running, running
 from tests.e2e.ws_client import STREAMED, SpeechSocket
 from tests.sidecar.relay.helpers import Facts, relayed
@@ -223,6 +229,68 @@ async def test_fragments_and_frames_that_break_the_protocol_pass() -> None:
         writer.close()
         await facts.over()
     assert got == [b"broken"]
+
+
+async def test_any_bytes_pass_unchanged_in_both_directions() -> None:
+    up, down = (random.Random(seed).randbytes(700_000) for seed in (1, 2))
+    got: list[bytes] = []
+
+    async def handler(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await reader.readuntil(b"\r\n\r\n")
+        writer.write(b"HTTP/1.1 101 Switching Protocols\r\nUpgrade: websocket\r\nConnection: Upgrade\r\n\r\n" + down)
+        got.append(await reader.read(-1))
+        writer.close()
+
+    async with listening(handler) as url, relayed(url) as (address, facts):
+        host, _, port = address.rpartition(":")
+        reader, writer = await asyncio.open_connection(host, int(port))
+        writer.write(b"GET / HTTP/1.1\r\nHost: x\r\nConnection: Upgrade\r\nUpgrade: websocket\r\n\r\n" + up)
+        writer.write_eof()
+        await reader.readuntil(b"\r\n\r\n")
+        assert await reader.read(-1) == down
+        writer.close()
+        await facts.over()
+    assert got == [up]
+    assert len(facts.of(Unseen)) == 2, "told once for each direction"
+
+
+async def test_a_message_too_long_to_be_read_passes(monkeypatch: pytest.MonkeyPatch) -> None:
+    async def handler(connection: ServerConnection) -> None:
+        async for message in connection:
+            await connection.send(message)
+
+    monkeypatch.setattr(FrameReader.__init__, "__defaults__", (1_000,))
+    async with answering(handler) as url, relayed(url) as (address, facts):
+        async with connect(f"ws://{address}/", proxy=None) as connection:
+            for message in (b"small", bytes(100_000), "after"):
+                await connection.send(message)
+                assert await connection.recv() == message
+        await facts.over()
+    assert facts.of(Binary) == [Binary(b"small")] * 2
+    assert facts.of(Unseen) == [Unseen("PayloadTooBig")] * 2
+
+
+async def test_a_server_behind_tls(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    authority, file = trustme.CA(), tmp_path / "ca.pem"
+    authority.cert_pem.write_to_path(str(file))
+    gone = asyncio.Event()
+
+    async def handler(connection: ServerConnection) -> None:
+        await connection.send(str(connection.request.headers["Host"] if connection.request else ""))
+        await connection.wait_closed()
+        gone.set()
+
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    authority.issue_cert("localhost").configure_cert(context)
+    monkeypatch.setattr(ssl, "create_default_context", partial(ssl.create_default_context, cafile=str(file)))
+    async with serve(handler, "localhost", 0, ssl=context) as server:
+        port = server.sockets[0].getsockname()[1]
+        async with relayed(f"wss://localhost:{port}") as (address, facts):
+            connection = await connect(f"ws://{address}/", proxy=None)
+            assert await connection.recv() == f"localhost:{port}"
+            await SpeechSocket(connection).vanish("fin")
+            await gone.wait()
+            await facts.over()
 
 
 # ---------------------------------------------------------------- bounds

@@ -250,6 +250,21 @@ def test_a_file_that_cannot_be_replayed(content: str | None, says: str, tmp_path
     assert says in str(done.exception)
 
 
+@pytest.mark.parametrize(
+    ("words", "says"),
+    [
+        (["--listen", "nonsense"], "HOST:PORT"),
+        (["--to", "ws://u:canary@h"], "leave out"),
+        (["--record", "/no/such/folder/x"], "cannot write"),
+    ],
+)
+def test_a_relay_that_cannot_be_had_says_why(words: list[str], says: str) -> None:
+    done = CliRunner().invoke(commands, ["relay", "--to", "ws://h", "--listen", "127.0.0.1:0", *words])
+    assert done.exit_code != 0
+    assert says in str(done.exception)
+    assert "canary" not in str(done.exception)
+
+
 def test_members_are_json_or_words() -> None:
     assert read_members(["voice=vivian", "seed=7", "ref_audio=null", 'a={"b": 1}', "c=x=y"]) == {
         "voice": "vivian", "seed": 7, "ref_audio": None, "a": {"b": 1}, "c": "x=y",
