@@ -21,6 +21,9 @@ PREFIX = "SIDECAR_"
 CONFIG_VARIABLE = "SIDECAR_CONFIG"
 """Names the file for those who start the server; it is no setting itself."""
 
+DATA_VARIABLE = "SIDECAR_DATA_DIR"
+"""Names the folder for checkpoints and the local store; no setting either."""
+
 _SECTIONS = tuple(section.name for section in fields(Config))
 
 # Kubernetes puts these into every pod of a namespace that has a service called sidecar or sidecar-something.
@@ -73,7 +76,7 @@ class _Loading:
         # A map before its single entries, so that the narrower variable wins.
         for variable in sorted(name for name in environ if name.startswith(PREFIX)):
             text = environ[variable]
-            if not text.strip() or variable == CONFIG_VARIABLE or _is_service_link(variable, text):
+            if not text.strip() or variable in (CONFIG_VARIABLE, DATA_VARIABLE) or _is_service_link(variable, text):
                 continue
             name = variable.removeprefix(PREFIX).lower().replace("__", ".")
             if variable != variable.upper() or "." in variable or _resolve(name)[0] is None:

@@ -20,6 +20,7 @@ from adapters.stores.local import LocalStore
 from sidecar.clock import SystemClock
 from sidecar.config import Config
 from sidecar.config_load import DATA_VARIABLE
+from sidecar.config_load import DATA_VARIABLE
 from sidecar.faults import ConfigError
 from sidecar.gate import Gate
 from sidecar.http.service import Service
