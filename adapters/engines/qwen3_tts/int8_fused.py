@@ -17,9 +17,8 @@ import numpy as np
 import torch
 
 from adapters.engines.qwen3_tts.config import TransformerConfig
-from adapters.engines.qwen3_tts.int8_ir import has_vnni
 from adapters.engines.qwen3_tts.int8_kernels import OWN, PLAN, compiled, fits, products
-from adapters.engines.qwen3_tts.int8_tiles import INPUTS_STEP, LANES
+from adapters.engines.qwen3_tts.int8_tiles import INPUTS_STEP, LANES, way
 from adapters.engines.qwen3_tts.tensors import Tensors
 
 Array = np.ndarray[Any, Any]
@@ -35,7 +34,7 @@ MAX_INPUTS = 60_000
 
 def usable(*configs: TransformerConfig) -> bool:
     """True on a CPU with the instructions the tiles are made of, for sizes that fill its vectors."""
-    return has_vnni() and all(fits(config) for config in configs)
+    return way() is not None and all(fits(config) for config in configs)
 
 
 def takes(weight: torch.Tensor) -> bool:

@@ -6,7 +6,7 @@ integers, variables for what a loop changes. Nothing is reordered: a float sum h
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
@@ -180,15 +180,22 @@ class Code:
         first = self.builder.insert_element(none, value.value, ir.Constant(I32, 0))
         return Num(self, self.builder.shuffle_vector(first, none, ir.Constant(vector(I32, lanes), [0] * lanes)))
 
+    def halves(self, value: Num) -> tuple[Num, Num]:
+        """The lower and the upper lanes of a vector."""
+        half = value.lanes // 2
+        low, high = (ir.Constant(vector(I32, half), list(range(at, at + half))) for at in (0, half))
+        shuffle = self.builder.shuffle_vector
+        return Num(self, shuffle(value.value, value.value, low)), Num(self, shuffle(value.value, value.value, high))
+
+    def joined(self, low: Num, high: Num) -> Num:
+        """One vector of two."""
+        every = ir.Constant(vector(I32, 2 * low.lanes), list(range(2 * low.lanes)))
+        return Num(self, self.builder.shuffle_vector(low.value, high.value, every))
+
     def fold(self, value: Num, join: str) -> Num:
         """One value of a vector's, halves joined with halves: ``add``, or an intrinsic such as ``smax``."""
-        lanes = value.lanes
-        while lanes > 1:
-            lanes //= 2
-            low, high = (
-                Num(self, self.builder.shuffle_vector(value.value, value.value, ir.Constant(vector(I32, lanes), which)))
-                for which in (list(range(lanes)), list(range(lanes, 2 * lanes)))
-            )
+        while value.lanes > 1:
+            low, high = self.halves(value)
             value = low + high if join == "add" else self.of_lanes(join, low, high)
         return Num(self, self.builder.extract_element(value.value, ir.Constant(I32, 0)))
 
@@ -237,7 +244,7 @@ class Compiled:
         binding.add_symbol(name, self.address(name))
 
 
-def has_vnni() -> bool:
-    """True on a CPU that has AVX-512 with byte products."""
-    features = binding.get_host_cpu_features()
-    return all(features.get(name, False) for name in ("avx512f", "avx512bw", "avx512vl", "avx512vnni"))
+def host_features() -> Mapping[str, bool]:
+    """What this CPU can do, by LLVM's names."""
+    found: Mapping[str, bool] = binding.get_host_cpu_features()
+    return found

@@ -20,7 +20,7 @@ from llvmlite import ir  # type: ignore[import-untyped]
 
 from adapters.engines.qwen3_tts.config import TransformerConfig
 from adapters.engines.qwen3_tts.int8_ir import F32, I32, I64, Code, Compiled, Num, declare, vector
-from adapters.engines.qwen3_tts.int8_tiles import GROUP, LANES, SHARED, emit_products
+from adapters.engines.qwen3_tts.int8_tiles import GROUP, LANES, SHARED, emit_products, way
 
 PATIENCE = 300
 """Looks at a barrier before a waiting thread offers its core to others."""
@@ -54,9 +54,12 @@ def fits(config: TransformerConfig) -> bool:
 
 @functools.cache
 def products() -> Compiled:
-    """``linear`` and ``pack_*`` of ``int8_tiles``."""
+    """``linear`` and ``pack_*`` of ``int8_tiles``. Raises ``RuntimeError`` on a CPU that has no way to multiply."""
+    chosen = way()
+    if chosen is None:
+        raise RuntimeError("this CPU lacks the instructions of the int8 kernels")
     module = ir.Module("products")
-    emit_products(module)
+    emit_products(module, chosen)
     found = Compiled(module)
     for name in SHARED:
         found.share(name)

@@ -1,18 +1,20 @@
 """Products of int8 weights with rows of bytes, at the rate at which a core reads memory.
 
-A tile multiplies a few rows of unsigned bytes with a few blocks of sixteen outputs (AVX-512 VNNI). A block's weights
-lie in memory as they are read, so that a product reads as many plain streams as its tile has blocks: eight streams
-reach the rate at which one core can read memory at all, one stream two thirds of it. A row's sums are exact and scaled
-by themselves: its bits do not depend on the rows and blocks beside it.
+A tile multiplies a few rows of unsigned bytes with a few blocks of sixteen outputs. A block's weights lie in memory as
+they are read, so that a product reads as many plain streams as its tile has blocks: eight streams reach the rate at
+which one core can read memory at all, one stream two thirds of it (measured, AVX-512). A row's sums are exact and
+scaled by themselves: its bits do not depend on the rows and blocks beside it.
 """
 
 from __future__ import annotations
 
+import functools
 import struct
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from typing import Any
 
-from adapters.engines.qwen3_tts.int8_ir import F32, I8, I16, I32, Code, Num, vector
+from adapters.engines.qwen3_tts.int8_ir import F32, I8, I16, I32, Code, Num, host_features, vector
 
 LANES = 16
 """Outputs of a block: the 32-bit lanes of a vector."""
@@ -26,37 +28,86 @@ INPUTS_STEP = 16
 GROUP = 8
 """Blocks whose weights are read together, for all rows, before the next."""
 
-OFFSET = 128
-"""Makes a signed level an unsigned byte."""
-
 LEVELS = 127
+"""Levels of a weight to each side of zero."""
 
 _LEAST = struct.unpack("<i", struct.pack("<f", 1e-30))[0]
 """The bits of the least magnitude that counts; a NaN's are above all, so that it stays one."""
 
-_TILES = {1: 8, 2: 8, 4: 4, 8: 2}
-"""Rows of a tile, and its blocks: as many as the registers hold sums for."""
-
 _INTS, _FLOATS = vector(I32, LANES), vector(F32, LANES)
 _BYTES = 64
+
+
+@dataclass(frozen=True, slots=True)
+class Way:
+    """How a kind of CPU multiplies bytes.
+
+    ``levels`` of an activation to each side of zero, ``offset`` makes them unsigned bytes. ``tiles``: rows of a tile,
+    and its blocks, as many as the registers hold sums for.
+    """
+
+    needs: tuple[str, ...]
+    levels: int
+    offset: int
+    tiles: Mapping[int, int]
+    multiply_add: Callable[[Code, Num, Num, Num], Num]
+
+
+def _vnni_512(code: Code, total: Num, unsigned: Num, signed: Num) -> Num:
+    """VPDPBUSD: each lane adds four products; it wraps and does not saturate."""
+    return code.intrinsic("llvm.x86.avx512.vpdpbusd.512", _INTS, total, unsigned, signed)
+
+
+def _vnni_256(code: Code, total: Num, unsigned: Num, signed: Num) -> Num:
+    """The same in two halves."""
+    half = vector(I32, LANES // 2)
+    parts = zip(*(code.halves(one) for one in (total, unsigned, signed)), strict=True)
+    return code.joined(*(code.intrinsic("llvm.x86.avx512.vpdpbusd.256", half, *part) for part in parts))
+
+
+def _avx2(code: Code, total: Num, unsigned: Num, signed: Num) -> Num:
+    """VPMADDUBSW and VPMADDWD. The first saturates at 16 bits, which bytes up to 127 do not reach."""
+    ints, shorts, bytes_ = vector(I32, LANES // 2), vector(I16, LANES), vector(I8, 2 * LANES)
+    sums = []
+    for one, other in zip(code.halves(unsigned), code.halves(signed), strict=True):
+        pairs = code.intrinsic(
+            "llvm.x86.avx2.pmadd.ub.sw", shorts, one.cast("bitcast", bytes_), other.cast("bitcast", bytes_)
+        )
+        sums.append(code.intrinsic("llvm.x86.avx2.pmadd.wd", ints, pairs, code.constant(shorts, 1)))
+    return total + code.joined(*sums)
+
+
+WAYS = {
+    "avx512": Way(("avx512f", "avx512bw", "avx512vl", "avx512vnni"), 127, 128, {1: 8, 2: 8, 4: 4, 8: 2}, _vnni_512),
+    "avxvnni": Way(("avx2", "fma", "avxvnni"), 127, 128, {1: 4, 2: 2, 4: 1}, _vnni_256),
+    "avx2": Way(("avx2", "fma"), 63, 64, {1: 4, 2: 2, 4: 1}, _avx2),
+}
+"""The best first."""
+
+
+@functools.cache
+def way() -> Way | None:
+    """This CPU's; None where it has no instructions for it."""
+    features = host_features()
+    return next((one for one in WAYS.values() if all(features.get(name, False) for name in one.needs)), None)
 
 
 SHARED = {"int8_quantise": 4, "int8_product": 11}
 """Functions that other modules call, and how many parameters they have."""
 
 
-def emit_products(module: Any) -> None:
+def emit_products(module: Any, way: Way) -> None:
     """Write ``int8_quantise``, ``int8_product``, ``linear`` and ``pack_*`` into a module."""
-    _quantise(module)
-    for rows, blocks in _TILES.items():
+    _quantise(module, way)
+    for rows, blocks in way.tiles.items():
         for width in sorted({1, blocks}):
-            _tile(module, rows, width)
-    _product(module)
+            _tile(module, way, rows, width)
+    _product(module, way)
     _linear(module)
-    _pack(module)
+    _pack(module, way)
 
 
-def _tile(module: Any, rows: int, blocks: int) -> None:
+def _tile(module: Any, way: Way, rows: int, blocks: int) -> None:
     """``rows`` rows times ``blocks`` blocks; the sums, scaled, go to ``out``."""
     names = ("w", "x", "inputs", "scale", "offset", "x_scale", "out", "out_stride")
     code = Code(module, f"tile_{rows}_{blocks}", names)
@@ -70,7 +121,7 @@ def _tile(module: Any, rows: int, blocks: int) -> None:
                 weights = code.load(place, _INTS, _BYTES)
                 for row in range(rows):
                     total = sums[row][block]
-                    total.set(code.intrinsic("llvm.x86.avx512.vpdpbusd.512", _INTS, total.get(), bytes_[row], weights))
+                    total.set(way.multiply_add(code, total.get(), bytes_[row], weights))
     for block in range(blocks):
         step = code.load(scale + _BYTES * block, _FLOATS)
         extra = code.load(offset + _BYTES * block, _INTS)
@@ -81,11 +132,11 @@ def _tile(module: Any, rows: int, blocks: int) -> None:
     code.done()
 
 
-def _product(module: Any) -> None:
+def _product(module: Any, way: Way) -> None:
     """Blocks ``first..last-1`` of the outputs of ``n`` rows.
 
     ``x (n, inputs)`` bytes with ``x_scale (n,)``; ``w (blocks, inputs / 4, 16, 4)`` int8, ``scale`` float32 and
-    ``offset`` int32 ``(16 * blocks,)``, what the 128 in the bytes adds to the sums; ``out (n, 16 * blocks)`` float32,
+    ``offset`` int32 ``(16 * blocks,)``, what the bytes' offset adds to the sums; ``out (n, 16 * blocks)`` float32,
     rows ``out_stride`` bytes apart.
     """
     names = ("x", "x_scale", "n", "inputs", "w", "scale", "offset", "first", "last", "out", "out_stride")
@@ -95,7 +146,7 @@ def _product(module: Any) -> None:
     def rows_from(block: Num, count: Num, widest: int) -> None:
         """All rows times ``count`` blocks, in tiles of up to ``widest``."""
         row = code.variable(code.integer(0))
-        for rows, blocks in sorted(_TILES.items(), reverse=True):
+        for rows, blocks in sorted(way.tiles.items(), reverse=True):
             width = min(blocks, widest)
             with code.loop(row.get(), n - (rows - 1), rows) as at:
                 with code.loop(block, block + count, width) as here:
@@ -120,28 +171,28 @@ def magnitude(code: Code, value: Num) -> Num:
     return value.cast("bitcast", kind) & 0x7FFFFFFF
 
 
-def step_of(code: Code, width: Num, load: Callable[[Num], Num]) -> Num:
-    """One level of ``width`` values, the largest magnitude at 127; ``load`` reads sixteen values at an index."""
+def step_of(code: Code, width: Num, levels: int, load: Callable[[Num], Num]) -> Num:
+    """One level of ``width`` values, the largest magnitude at ``levels``; ``load`` reads sixteen values at an index."""
     most = code.variable(code.constant(_INTS, _LEAST))
     with code.loop(0, width, LANES) as i:
         most.set(code.of_lanes("smax", most.get(), magnitude(code, load(i))))
-    return code.fold(most.get(), "smax").cast("bitcast", F32) / float(LEVELS)
+    return code.fold(most.get(), "smax").cast("bitcast", F32) / float(levels)
 
 
-def _quantise(module: Any) -> None:
-    """``x (width,)`` float32 to bytes about 128 at ``out`` and its step at ``scale``."""
+def _quantise(module: Any, way: Way) -> None:
+    """``x (width,)`` float32 to bytes about the offset at ``out`` and its step at ``scale``."""
     code = Code(module, "int8_quantise", ("x", "width", "out", "scale"), exported=True)
     x, width, out, scale = code.parameters
 
     def load(i: Num) -> Num:
         return code.load(x + i * 4, _FLOATS)
 
-    step = step_of(code, width, load)
+    step = step_of(code, width, way.levels, load)
     code.store(scale, step)
     steps = code.spread(step, LANES)
     with code.loop(0, width, LANES) as i:
         # The offset is added before rounding, as FBGEMM does.
-        level = code.of_lanes("rint", load(i) / steps + float(OFFSET))
+        level = code.of_lanes("rint", load(i) / steps + float(way.offset))
         code.store(out + i, level.cast("fptosi", _INTS).cast("trunc", vector(I8, LANES)), 1)
     code.done()
 
@@ -157,7 +208,7 @@ def _linear(module: Any) -> None:
     code.done()
 
 
-def _pack(module: Any) -> None:
+def _pack(module: Any, way: Way) -> None:
     """Quantise ``rows (a multiple of 16)`` of a weight ``(rows, inputs)``, one step a row, into the blocks of ``w``.
 
     ``levels (inputs,)`` int8 is scratch. One function for each type of weight.
@@ -168,7 +219,7 @@ def _pack(module: Any) -> None:
         )
         weight, rows, inputs, levels, w, scale, offset = code.parameters
         with code.loop(0, rows) as row:
-            _pack_row(code, name, weight, row, inputs, levels, (scale, offset))
+            _pack_row(code, way, name, weight, row, inputs, levels, (scale, offset))
             block = row // LANES
             place = w + block * LANES * inputs + (row - block * LANES) * QUAD
             with code.loop(0, inputs, QUAD) as i:
@@ -176,7 +227,9 @@ def _pack(module: Any) -> None:
         code.done()
 
 
-def _pack_row(code: Code, kind: str, weight: Num, row: Num, inputs: Num, levels: Num, places: tuple[Num, Num]) -> None:
+def _pack_row(
+    code: Code, way: Way, kind: str, weight: Num, row: Num, inputs: Num, levels: Num, places: tuple[Num, Num]
+) -> None:
     """One row's levels, its step and its offset."""
     scale, offset = places
 
@@ -186,7 +239,7 @@ def _pack_row(code: Code, kind: str, weight: Num, row: Num, inputs: Num, levels:
         upper = code.load(weight + (row * inputs + i) * 2, vector(I16, LANES), 2)
         return (upper.cast("zext", _INTS) << 16).cast("bitcast", _FLOATS)
 
-    step = step_of(code, inputs, load)
+    step = step_of(code, inputs, LEVELS, load)
     total = code.variable(code.constant(_INTS, 0))
     steps = code.spread(step, LANES)
     with code.loop(0, inputs, LANES) as i:
@@ -194,4 +247,4 @@ def _pack_row(code: Code, kind: str, weight: Num, row: Num, inputs: Num, levels:
         total.set(total.get() + level)
         code.store(levels + i, level.cast("trunc", vector(I8, LANES)), 1)
     code.store(scale + row * 4, step)
-    code.store(offset + row * 4, code.fold(total.get(), "add") * OFFSET)
+    code.store(offset + row * 4, code.fold(total.get(), "add") * way.offset)

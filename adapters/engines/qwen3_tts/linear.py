@@ -5,8 +5,7 @@ quantised row by row (127 levels to each side of zero, the row's largest magnitu
 exact integers: a row's result cannot depend on the rows beside it. PyTorch's own dynamic quantisation scales a whole
 batch by one number, which would let neighbours into each other's codes, so it is not used.
 
-Where llvmlite is installed and the CPU has AVX-512 VNNI, kernels of our own (``int8_fused``) compute the same numbers
-faster; PyTorch's otherwise.
+Where llvmlite is installed, kernels of our own (``int8_fused``) compute the same numbers faster; PyTorch's otherwise.
 """
 
 from __future__ import annotations
@@ -27,8 +26,8 @@ from sidecar.faults import ConfigError
 Precision = Literal["float32", "bfloat16", "int8"]
 PRECISIONS: tuple[Precision, ...] = ("float32", "bfloat16", "int8")
 
-_SIGNED, _OFFSET = 127, 128
-"""Levels of signed int8 and the zero point of the unsigned activations the kernel wants."""
+_SIGNED = 127
+"""Levels of a weight to each side of zero."""
 
 _BLOCK = 1 << 17
 """Values that are quantised at a time."""
@@ -57,8 +56,8 @@ class Int8Linear:
     """Weights as int8 with one scale per output channel, activations quantised per row; float32 in and out."""
 
     def __init__(self, weight: torch.Tensor, bias: torch.Tensor | None = None) -> None:
-        self._product = _int8_product(*quantise(weight))
-        self._levels = _activation_levels()
+        self._levels, zero_point = _activation_levels()
+        self._product = _int8_product(*quantise(weight), zero_point)
         self.bias = None if bias is None else bias.float()
 
     def __call__(self, x: torch.Tensor) -> torch.Tensor:
@@ -71,8 +70,8 @@ class Int8Linear:
         return out.view(*x.shape[:-1], -1)
 
 
-def _int8_product(weight: torch.Tensor, scale: torch.Tensor) -> Callable[[torch.Tensor], torch.Tensor]:
-    """Rounds ``levels (n, in)`` float32 within -128..127 to integers and multiplies them with the int8 ``weight``.
+def _int8_product(weight: torch.Tensor, scale: torch.Tensor, zero_point: int) -> Callable[[torch.Tensor], torch.Tensor]:
+    """Rounds ``levels (n, in)`` float32 to integers and multiplies them with the int8 ``weight``.
 
     FBGEMM rounds within the product and reads the weights of a lone row a fifth faster than oneDNN (measured, AVX-512
     VNNI), but its packing takes a tensor type that PyTorch means to remove: without it, or on a build that lacks
@@ -86,13 +85,13 @@ def _int8_product(weight: torch.Tensor, scale: torch.Tensor) -> Callable[[torch.
             typed = cast("Any", torch)._make_per_channel_quantized_tensor(weight, scale.double(), zero, 0)
         packed = torch.ops.quantized.linear_prepack(typed, None)
         multiply = torch.ops.quantized.linear_with_input_q_dq_qweight_dq_output_fp32
-        return lambda levels: multiply(levels, 1.0, _OFFSET, packed)
+        return lambda levels: multiply(levels, 1.0, zero_point, packed)
     packed = torch.ops.onednn.qlinear_prepack(weight, None)
 
     def product(levels: torch.Tensor) -> torch.Tensor:
-        whole = levels.round().add_(_OFFSET).to(torch.uint8)
+        whole = levels.round().add_(zero_point).to(torch.uint8)
         out: torch.Tensor = torch.ops.onednn.qlinear_pointwise(
-            whole, 1.0, _OFFSET, packed, scale, zero, None, 1.0, 0, torch.float32, "none", [], ""
+            whole, 1.0, zero_point, packed, scale, zero, None, 1.0, 0, torch.float32, "none", [], ""
         )
         return out
 
@@ -120,10 +119,13 @@ def quantise(weight: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
     return levels, scale
 
 
-def _activation_levels() -> int:
-    """127, or 63 where the CPU lacks VNNI: its 16-bit sums of two products would saturate."""
+def _activation_levels() -> tuple[int, int]:
+    """Levels of an activation to each side of zero, and the zero point that makes them unsigned bytes.
+
+    127 and 128; where the CPU lacks VNNI 63 and 64, as its 16-bit sums of two products would saturate beyond.
+    """
     supported: Callable[[], bool] | None = getattr(torch.cpu, "_is_vnni_supported", None)
-    return _SIGNED if supported is not None and supported() else _SIGNED // 2
+    return (127, 128) if supported is not None and supported() else (63, 64)
 
 
 def int8_available(device: torch.device) -> bool:

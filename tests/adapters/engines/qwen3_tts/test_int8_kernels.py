@@ -23,7 +23,7 @@ if kernels() is None:
 
 from llvmlite import ir  # type: ignore[import-untyped]
 
-from adapters.engines.qwen3_tts import int8_fused, int8_ir, int8_kernels
+from adapters.engines.qwen3_tts import int8_fused, int8_ir, int8_kernels, int8_tiles
 
 CPU = Place(torch.device("cpu"), "int8")
 
@@ -78,6 +78,36 @@ def test_sizes_that_do_not_fill_the_vectors_are_left_to_pytorch() -> None:
     assert isinstance(CPU.linear(torch.ones(24, 64)), Int8Linear)
     assert isinstance(CPU.linear(torch.ones(32, 24)), Int8Linear)
     assert isinstance(CPU.linear(torch.ones(32, 48)), int8_fused.KernelLinear)
+
+
+@pytest.mark.parametrize("name", int8_tiles.WAYS)
+def test_every_kind_of_cpu_sums_exactly(name: str) -> None:
+    """The extremes too: rows and weights of nothing but the largest levels."""
+    way = int8_tiles.WAYS[name]
+    features = int8_ir.host_features()
+    if not all(features.get(one) for one in way.needs if one != "avxvnni"):
+        pytest.skip(f"not a CPU for {name}")
+    module = ir.Module(name)
+    int8_tiles.emit_products(module, way)
+    code = int8_ir.Compiled(module)
+    rows, outputs, inputs = 11, 144, 208
+    weight, x = _normal(1, outputs, inputs), _normal(2, rows, inputs)
+    x[3], x[4], weight[5], weight[6] = 1, -1, 1, -1
+    w, levels = np.zeros((outputs // 16 + 1) * 16 * inputs, np.int8), np.zeros(inputs, np.int8)
+    w = w[-w.ctypes.data % 64 :]
+    scale, offset = np.zeros(outputs, np.float32), np.zeros(outputs, np.int32)
+    bytes_, steps, out = np.zeros((rows, inputs), np.uint8), np.zeros(rows, np.float32), torch.zeros(rows, outputs)
+    int8_fused._function(code.address("pack_float32"), 7)(
+        weight.data_ptr(), outputs, inputs, levels.ctypes.data, w.ctypes.data, scale.ctypes.data, offset.ctypes.data
+    )
+    int8_fused._function(code.address("linear"), 10)(
+        x.data_ptr(), rows, inputs, bytes_.ctypes.data, steps.ctypes.data, w.ctypes.data, scale.ctypes.data,
+        offset.ctypes.data, outputs // 16, out.data_ptr(),
+    )  # fmt: skip
+    whole, step = quantise(weight)
+    assert bytes_.max() == way.offset + way.levels
+    sums = (bytes_.astype(np.int64) - way.offset) @ whole.numpy().T.astype(np.int64)
+    np.testing.assert_array_equal(out.numpy(), sums.astype(np.float32) * step.numpy() * steps[:, None])
 
 
 # ------------------------------------------------------------------ the float parts
