@@ -170,7 +170,7 @@ class VoiceChooser:
         """
         traits = self._engine.traits
         if not traits.clone_widths:
-            raise UnsupportedByEngine(f"The engine '{traits.name}' cannot take on voices.", param=param)
+            raise UnsupportedByEngine(f"The engine '{traits.name}' speaks with its own voices only.", param=param)
         text = checked_transcript(said)
         in_context = bool(text) and traits.anchor_codes
         try:

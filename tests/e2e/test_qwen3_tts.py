@@ -7,6 +7,7 @@ import base64
 import json
 from collections.abc import AsyncIterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 import pytest_asyncio
@@ -14,6 +15,8 @@ from websockets.asyncio.client import connect
 
 from tests.adapters.engines.qwen3_tts import tiny
 from tests.e2e.conftest import Running, running
+from tests.e2e.voice_tools import upload, vector
+from tests.e2e.ws_client import opened
 
 pytestmark = [pytest.mark.asyncio(loop_scope="module"), pytest.mark.timeout(300)]
 
@@ -69,19 +72,65 @@ async def test_eight_at_once_equal_one_at_a_time(qwen: Running) -> None:
     assert [len(pcm) for pcm in together] == [len(pcm) for pcm in alone]
 
 
+IMPOSSIBLE: list[tuple[dict[str, Any], str]] = [
+    ({"voice": "nobody"}, "vivian, uncle_fu, ryan"),
+    ({"language": "hi"}, "de, en, es, fr, it, ja, ko, pt, ru, zh"),
+    ({"language": "Klingon"}, "Chinese, English"),
+    ({"task_type": "Base"}, "only CustomVoice"),
+    ({"task_type": "VoiceDesign", "instructions": "calm"}, "only CustomVoice"),
+    ({"speaker_embedding": [0.1] * 64}, "only CustomVoice"),
+]
+"""Fields that a checkpoint of its own voices cannot serve, and what of the possible is named."""
+
+
+@pytest.mark.parametrize(("fields", "says"), IMPOSSIBLE)
+async def test_what_it_cannot_do_is_told_with_what_it_can(fields: dict[str, Any], says: str, qwen: Running) -> None:
+    error = json.loads(await speak(qwen, status=400, **fields))["error"]
+    assert says in error["message"]
+    assert error["param"] in fields
+
+
+async def test_a_text_that_cannot_fit_is_refused(qwen: Running) -> None:
+    for words, says in ((600, "split it into shorter ones"), (4_000, "longer than")):
+        error = json.loads(await speak(qwen, status=400, input="word " * words, max_new_tokens=None))["error"]
+        assert says in error["message"]
+        assert error["param"] == "input"
+
+
+@pytest.mark.parametrize(("fields", "says"), IMPOSSIBLE)
+async def test_the_socket_tells_the_same_and_goes_on(fields: dict[str, Any], says: str, qwen: Running) -> None:
+    async with opened(qwen, {"stream_audio": True, **SHORT, **fields}) as client:
+        heard = await client.spoken("Hello there.")
+        (error,) = heard.units[0].errors
+        assert says in error["message"]
+        assert heard.units[0].frames == []
+        await client.configure(stream_audio=True, **SHORT)
+        assert (await client.spoken("Hello there.")).failed == [False]
+
+
 @pytest.mark.parametrize(
-    ("fields", "says"),
+    ("audio", "says", "param"),
     [
-        ({"voice": "nobody"}, "vivian"),
-        ({"language": "hi"}, "languages"),
-        ({"task_type": "Base"}, "CustomVoice"),
-        ({"task_type": "VoiceDesign", "instructions": "calm"}, "CustomVoice"),
-        ({"input": "word " * 3_000}, ""),
+        ({"voice": "nobody"}, "vivian, uncle_fu, ryan", "audio.voice"),
+        ({"voice": "ryan", "language": "hi"}, "de, en, es, fr, it, ja, ko, pt, ru, zh", "language"),
     ],
 )
-async def test_what_it_cannot_do_is_told_with_what_it_can(fields: dict[str, object], says: str, qwen: Running) -> None:
-    body = json.loads(await speak(qwen, status=400, **fields))
-    assert says in body["error"]["message"]
+@pytest.mark.parametrize("stream", [False, True])
+async def test_a_chat_tells_it_before_it_answers(
+    audio: dict[str, str], says: str, param: str, stream: bool, qwen: Running
+) -> None:
+    body = {
+        "model": "scripted-echo",
+        "messages": [{"role": "user", "content": "Hi."}],
+        "modalities": ["text", "audio"],
+        "audio": {"format": "pcm16", **audio},
+        "stream": stream,
+    }
+    answer = await qwen.http.post("/v1/chat/completions", json=body)
+    assert answer.status_code == 400, answer.text[:300]
+    error = answer.json()["error"]
+    assert says in error["message"]
+    assert error["param"] == param
 
 
 async def test_a_chat_answer_speaks_through_it(qwen: Running) -> None:
@@ -115,6 +164,16 @@ async def test_the_socket_speaks_through_it_as_rest_does(qwen: Running) -> None:
     assert len(pcm) == len(await speak(qwen))
 
 
+async def test_stored_voices_are_not_for_a_checkpoint_that_takes_none(qwen: Running) -> None:
+    assert "its own voices" in (await upload(qwen, "anna")).json()["error"]["message"]
+    made = await qwen.http.post("/api/voice-vectors", json={"name": "vec", "embedding": vector(1_024)})
+    assert made.status_code == 201, made.text
+    refused = await speak(qwen, status=400, voice="vec")
+    assert "its own voices only" in json.loads(refused)["error"]["message"]
+    refused = await speak(qwen, status=400, ref_audio="data:,", x_vector_only_mode=True)
+    assert json.loads(refused)["error"]["param"] == "task_type"
+
+
 async def test_a_base_checkpoint_speaks_with_an_embedding(folder: Path) -> None:
     checkpoint = tiny.write(folder / "base", kind="base")
     async with running(engine__checkpoint=str(checkpoint), engine__kind="qwen3_tts") as server:
@@ -122,9 +181,33 @@ async def test_a_base_checkpoint_speaks_with_an_embedding(folder: Path) -> None:
         vector = [0.1] * width
         pcm = await speak(server, speaker_embedding=vector)
         assert len(pcm) >= FRAME_BYTES
-        wrong = json.loads(await speak(server, status=400, speaker_embedding=vector[:-1]))
-        assert str(width) in wrong["error"]["message"]
-        assert "speaker_embedding" in json.loads(await speak(server, status=400))["error"]["message"]
+        bad = {
+            "speaker_embedding": (vector[:-1], f"{width - 1} elements; {width} are needed"),
+            "task_type": ("VoiceDesign", "only Base"),
+            "voice": ("ryan", "clones voices and brings none"),
+        }
+        for field, (value, says) in bad.items():
+            fields = {"instructions": "calm", field: value}
+            error = json.loads(await speak(server, status=400, **fields))["error"]
+            assert says in error["message"]
+            assert error["param"] == field
+            async with opened(server, {"stream_audio": True, **SHORT, **fields}) as client:
+                heard = await client.spoken("Hello there.")
+                assert says in heard.units[0].errors[0]["message"]
+
+
+async def test_a_voice_design_checkpoint_speaks_as_instructed(folder: Path) -> None:
+    checkpoint = tiny.write(folder / "design", kind="voice_design")
+    async with running(engine__checkpoint=str(checkpoint), engine__kind="qwen3_tts") as server:
+        calm, loud = [await speak(server, instructions=how) for how in ("A calm voice.", "A loud voice.")]
+        assert calm != loud
+        for fields, says in (
+            ({}, "instructions"),
+            ({"task_type": "CustomVoice", "instructions": "calm"}, "only VoiceDesign"),
+            ({"speaker_embedding": [0.1] * 64}, "only VoiceDesign"),
+            ({"voice": "ryan", "instructions": "calm"}, "there are: designed"),
+        ):
+            assert says in json.loads(await speak(server, status=400, **fields))["error"]["message"]
 
 
 async def test_a_broken_checkpoint_is_refused_at_the_start(folder: Path) -> None:
