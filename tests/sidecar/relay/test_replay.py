@@ -159,6 +159,7 @@ async def test_a_server_that_never_stops_is_stopped(server: Running, monkeypatch
     async def endless(connection: ServerConnection) -> None:
         while True:
             await connection.send('{"type": "audio.start"}')
+            await asyncio.sleep(0)
 
     monkeypatch.setattr("sidecar.relay.replay.MAX_EVENTS", 100)
     socket = await recorded(server, two_utterances)
