@@ -22,6 +22,10 @@ VULGAR = {
 """Fraction characters."""
 
 _DASH = r"[ \u00a0\u202f]?[–—〜～~-][ \u00a0\u202f]?"
+# What digits must be followed by to be more than a lone number, with or without a unit (or be a long one).
+_JOINED = re.compile(
+    rf"[0-9]{{1,4}}(?:[0-9]|[ \u00a0\u202f\u2009]?[-–—〜～~.,:/(x×^'’⁄eE€£¥￥$₽₩₹₺₴{''.join(VULGAR)}]|[ \u00a0][0-9])"
+)
 _DIGITS = re.compile(r"([0-9]{1,15})(?:\.([0-9]+))?(?![0-9])")
 _SCIENTIFIC = re.compile(r"([1-9])(?:\.([0-9]{1,9}))?[eE]([-−])?\+?([0-9]{1,3})(?![0-9A-Za-z])")
 _RAISED = re.compile(r"\^([-−])?([0-9]{1,6})(?![0-9])")
@@ -75,6 +79,9 @@ class Rules:
             self._dotted, self._slashes, self._sizes, self._ranges, self._vulgar_fraction, self._glued, self._quantity,
             self._hyphened, self._own(language.late_forms), self._bare,
         )  # fmt: skip
+        self._of_lone_digits: tuple[Callable[[str, int], Reading | None], ...] = (
+            self._own(language.first_forms), self._glued, self._quantity, self._own(language.late_forms), self._bare,
+        )  # fmt: skip
         self._of_signs: tuple[Callable[[str, int], Reading | None], ...] = (
             self._power_of_letter, self._raised, self._phone, self._sign_of_number, self._amount, self._sign,
             self._vulgar_fraction,
@@ -82,7 +89,10 @@ class Rules:
 
     def read(self, text: str, start: int) -> Reading | None:
         """What begins at a match of ``anchor``; None if nothing there is to be said otherwise."""
-        for kind in self._of_digits if text[start] in "0123456789" else self._of_signs:
+        kinds = self._of_signs
+        if text[start] in "0123456789":
+            kinds = self._of_digits if _JOINED.match(text, start) else self._of_lone_digits
+        for kind in kinds:
             if reading := kind(text, start):
                 return reading
         return None
