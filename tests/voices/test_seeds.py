@@ -1,5 +1,8 @@
 """Seeds: fixed for ever, different everywhere."""
 
+import re
+from pathlib import Path
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -24,6 +27,12 @@ VECTORS = [
 @pytest.mark.parametrize(("dialog_seed", "reply_index", "segment_index", "seed"), VECTORS)
 def test_vectors(dialog_seed: int, reply_index: int, segment_index: int, seed: int) -> None:
     assert segment_seed(dialog_seed, reply_index, segment_index) == seed
+
+
+def test_the_page_shows_the_vectors() -> None:
+    page = (Path(__file__).parents[2] / "docs" / "voices.md").read_text()
+    shown = re.findall(r"^\| (-?\d+) \| (\d+) \| (\d+) \| (\d+) \|$", page, re.M)
+    assert [tuple(map(int, row)) for row in shown] == VECTORS
 
 
 @given(INT64, INDEX, INDEX)

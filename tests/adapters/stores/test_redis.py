@@ -19,7 +19,10 @@ from adapters.stores.redis_url import parse_redis_url
 from sidecar.clock import SystemClock
 from sidecar.faults import Conflict, StoreUnavailable
 from sidecar.ports import Invalidation, Stored
+from sidecar.voice_shelf import VoiceShelf
 from tests.adapters.stores.redis_server import RedisServer, needs_redis, redis_server
+from tests.voices.records import anchor, record
+from voices.record import VoiceRecord
 
 pytestmark = needs_redis
 
@@ -82,6 +85,34 @@ async def test_what_one_instance_changes_the_others_are_told(server: RedisServer
         assert await one.get("t", "k", "b") == Stored(b"x", 1)
 
 
+async def test_a_voice_that_is_changed_or_deleted_is_so_on_every_instance(server: RedisServer, client: Redis) -> None:
+    async with opened(server.url) as one, opened(server.url) as two:
+        here, there = VoiceShelf(one, SystemClock()), VoiceShelf(two, SystemClock())
+        await here.start()
+        await there.start()
+        await listening(client, 2)
+
+        async def until_there(seed: int | None) -> None:
+            async with asyncio.timeout(TIMEOUT_S):
+                while True:
+                    found = await there.get("local", "anna")
+                    if (None if found is None else found.base_seed) == seed:
+                        return
+                    await asyncio.sleep(0)
+
+        await until_there(None)
+        saved = await here.save(record(base_seed=1), None)
+        await until_there(1)
+        await here.save(record(base_seed=2), saved.version)
+        await until_there(2)
+        await here.delete("local", "anna")
+        await until_there(None)
+        with pytest.raises(Conflict):
+            await there.save(record(base_seed=3), 2)
+        await here.close()
+        await there.close()
+
+
 async def test_foreign_messages_stop_nobody(server: RedisServer, client: Redis) -> None:
     async with opened(server.url) as store:
         await listening(client, 1)
@@ -129,9 +160,6 @@ asyncio.run(main(sys.argv[1], int(sys.argv[2])))
 
 
 async def test_two_processes_write_one_voice_and_lose_nothing(server: RedisServer, client: Redis) -> None:
-    from tests.voices.records import anchor, record
-    from voices.record import VoiceRecord
-
     async with opened(server.url) as store:
         first = record(anchors=(anchor(64),), base_seed=0)
         await store.swap("local", "voice", "anna", first.to_bytes(), None)
