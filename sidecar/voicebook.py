@@ -66,7 +66,7 @@ class VoiceBook:
         told = ", ".join(names[:MAX_NAMES_TOLD]) + (", ..." if len(names) > MAX_NAMES_TOLD else "")
         known = f"There is no voice '{(name or PLACEHOLDER)[:64]}'. Voices: {told}."
         if not self._own:
-            known += " This engine has no voices of its own: name a stored one, or send ref_audio or speaker_embedding."
+            known += " The engine clones voices and brings none: name a stored one, or send ref_audio or a vector."
         return UnknownVoice(f"{known} {self._traits.more_voices}".rstrip(), param=param)
 
     def names(self) -> list[str]:

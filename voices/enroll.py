@@ -92,7 +92,7 @@ def prepared(pcm: F32, transcript: str = "", *, in_context: bool = False) -> Cli
         pcm=np.concatenate((part, silence)).astype(np.float32, copy=False),
         from_s=first * HOP / RATE_HZ,
         to_s=min(end * HOP, len(pcm)) / RATE_HZ,
-        speech_s=float(part_active.sum()) * HOP / RATE_HZ,
+        speech_s=min(float(part_active.sum()) * HOP, len(part)) / RATE_HZ,
         level_db=_level_db(part, part_active),
         notes=tuple(notes),
     )
