@@ -90,8 +90,9 @@ class Utterance:
     detect it from the text. ``max_frames`` caps the audio length (frames of 80 ms). ``output``: samples, codec frames
     or both. ``live``: ``text``, perhaps empty, is only the beginning; ``Speaking.append`` and ``finish`` follow.
 
-    Same utterance, same engine build: same samples and codes, however the text of a live one arrives. A live text may
-    sound unlike the same text given whole.
+    Same utterance, same engine build: same codes, and same samples (up to float rounding, about 1e-5, where a decoder
+    groups its frames by the time they are there), however the text of a live one arrives. A live text may sound unlike
+    the same text given whole.
     """
 
     text: str

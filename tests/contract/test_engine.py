@@ -12,7 +12,7 @@ import pytest
 
 from sidecar.faults import EngineFault, EngineLost, EngineOverloaded, Fault, UnknownVoice
 from sidecar.ports import FRAME_SAMPLES, Engine
-from tests.contract.engines import Subject, chunks_of, engine, freed, spoken, subject, utterance
+from tests.contract.engines import Subject, alike, chunks_of, engine, freed, spoken, subject, utterance
 
 __all__ = ["engine", "subject"]
 
@@ -57,16 +57,16 @@ async def test_same_utterance_same_samples(engine: Engine, subject: Subject) -> 
         spoken(engine, utterance(subject, text="Quite another text.")),
         spoken(engine, utterance(subject)),
     )
-    assert np.array_equal(first, others[0])
-    assert np.array_equal(first, others[2])
-    assert not np.array_equal(first[: len(others[1])], others[1][: len(first)])
+    assert alike(subject, first, others[0])
+    assert alike(subject, first, others[2])
+    assert not alike(subject, first[: len(others[1])], others[1][: len(first)])
 
 
 async def test_a_new_engine_says_the_same(engine: Engine, subject: Subject) -> None:
     other = subject.make(2, 2_000)
     await other.start()
     try:
-        assert np.array_equal(await spoken(other, utterance(subject)), await spoken(engine, utterance(subject)))
+        assert alike(subject, await spoken(other, utterance(subject)), await spoken(engine, utterance(subject)))
     finally:
         await other.close()
 
@@ -76,7 +76,7 @@ async def test_max_frames_caps_the_length(engine: Engine, subject: Subject) -> N
     capped = await spoken(engine, replace(utterance(subject), max_frames=10))
     assert len(whole) > 11 * FRAME_SAMPLES
     assert len(capped) == 10 * FRAME_SAMPLES
-    assert np.array_equal(capped[: 9 * FRAME_SAMPLES], whole[: 9 * FRAME_SAMPLES])
+    assert alike(subject, capped[: 9 * FRAME_SAMPLES], whole[: 9 * FRAME_SAMPLES])
 
 
 @pytest.mark.parametrize("frames", [1, 3, 8])
@@ -84,7 +84,7 @@ async def test_first_chunk_frames_sets_the_first_chunk_only(engine: Engine, subj
     asked = replace(utterance(subject), first_chunk_frames=frames)
     chunks = await chunks_of(await engine.open(asked))
     assert len(chunks[0].pcm) == frames * FRAME_SAMPLES
-    assert np.array_equal(np.concatenate([chunk.pcm for chunk in chunks]), await spoken(engine, utterance(subject)))
+    assert alike(subject, np.concatenate([chunk.pcm for chunk in chunks]), await spoken(engine, utterance(subject)))
 
 
 # ---------------------------------------------------------------- cancel
@@ -133,7 +133,7 @@ async def test_a_cancelled_reader_frees_the_row(engine: Engine, subject: Subject
 async def test_rows_speak_at_once_and_alike(engine: Engine, subject: Subject) -> None:
     alone = await spoken(engine, utterance(subject))
     together = await asyncio.gather(*(spoken(engine, utterance(subject)) for _ in range(12)))
-    assert all(np.array_equal(alone, one) for one in together)
+    assert all(alike(subject, alone, one) for one in together)
     assert await freed(engine)
 
 

@@ -20,7 +20,7 @@ from sidecar.ports import (
     Pcm,
     Utterance,
 )
-from tests.contract.engines import Subject, anchor, chunks_of, engine, freed, spoken, subject, utterance
+from tests.contract.engines import Subject, alike, anchor, chunks_of, engine, freed, spoken, subject, utterance
 from voices.anchor import CODEBOOKS, MAX_TRANSCRIPT_CHARS
 from voices.carry import Carry
 
@@ -86,8 +86,8 @@ async def test_a_recording_becomes_an_anchor_that_it_speaks_with(engine: Engine,
     assert not one.same_as(other)
     asked = replace(utterance(subject), voice="", max_frames=12)
     first, second, third = [await spoken(engine, replace(asked, anchor=a)) for a in (one, again, other)]
-    assert np.array_equal(first, second)
-    assert not np.array_equal(first, third)
+    assert alike(subject, first, second)
+    assert not alike(subject, first, third)
 
 
 async def test_a_transcript_adds_the_codes_of_the_recording(engine: Engine, subject: Subject) -> None:
@@ -106,7 +106,7 @@ async def test_a_transcript_adds_the_codes_of_the_recording(engine: Engine, subj
     asked = replace(utterance(subject), voice="", max_frames=12)
     in_context = await chunks_of(await engine.open(replace(asked, anchor=said)))
     assert in_context[0].first_sample == 0
-    assert not np.array_equal(pcm_of(in_context), await spoken(engine, replace(asked, anchor=plain)))
+    assert not alike(subject, pcm_of(in_context), await spoken(engine, replace(asked, anchor=plain)))
 
 
 @pytest.mark.parametrize(
@@ -162,7 +162,7 @@ async def test_speech_goes_on_beside_encoding(engine: Engine, subject: Subject) 
     encoding = asyncio.gather(*(engine.encode_voice(clip(), "So it was said.") for _ in range(3)))
     said = await spoken(engine, utterance(subject))
     anchors = await encoding
-    assert np.array_equal(said, alone)
+    assert alike(subject, said, alone)
     assert all(one.same_as(anchors[0]) for one in anchors)
 
 
@@ -189,7 +189,7 @@ async def test_codes_instead_of_samples_or_beside_them(engine: Engine, subject: 
         assert chunk.first_sample + chunk.samples == at
     assert all(chunk.codes is not None and len(chunk.codes) * FRAME_SAMPLES == len(chunk.pcm) for chunk in both)
     assert np.array_equal(codes_of(codes), codes_of(both))
-    assert np.array_equal(pcm_of(samples), pcm_of(both))
+    assert alike(subject, pcm_of(samples), pcm_of(both))
     assert at == len(pcm_of(samples))
     assert codes_of(codes).min() >= 0
     assert codes_of(codes).max() < 2_048
@@ -215,19 +215,19 @@ async def test_a_carry_shapes_what_follows_and_is_not_heard_again(engine: Engine
     plain = await spoken(engine, asked)
     if not traits.carry:
         made_up = Carry(np.ones((10, CODEBOOKS), np.int16), "So it was said.")
-        assert np.array_equal(await spoken(engine, replace(asked, carry=made_up)), plain)
+        assert alike(subject, await spoken(engine, replace(asked, carry=made_up)), plain)
         return
     before = replace(asked, text="So it was said.", output="codes", max_frames=9)
     codes = codes_of(await chunks_of(await engine.open(before)))
     carried = replace(asked, carry=Carry(codes, before.text), output="both")
     first, again = [await chunks_of(await engine.open(carried)) for _ in range(2)]
     assert first[0].first_sample == 0
-    assert np.array_equal(pcm_of(first), pcm_of(again))
-    assert not np.array_equal(pcm_of(first)[: len(plain)], plain[: len(pcm_of(first))])
+    assert alike(subject, pcm_of(first), pcm_of(again))
+    assert not alike(subject, pcm_of(first)[: len(plain)], plain[: len(pcm_of(first))])
     assert len(pcm_of(first)) == len(codes_of(first)) * FRAME_SAMPLES
     assert not np.array_equal(codes_of(first)[: len(codes)], codes)
     other = Carry(codes[::-1], before.text)
-    assert not np.array_equal(pcm_of(first), await spoken(engine, replace(asked, carry=other)))
+    assert not alike(subject, pcm_of(first), await spoken(engine, replace(asked, carry=other)))
     with pytest.raises(BadRequest) as refused:
         await engine.open(replace(asked, carry=Carry(codes, " ")))
     assert refused.value.param == "carry"
@@ -248,7 +248,7 @@ async def test_any_arrival_of_a_live_text_says_the_same(engine: Engine, subject:
     patterns = [[1], [len(asked.text) - 1, 1], [chance.randrange(1, 9) for _ in range(40)], [3, 40, 1]]
     for number, pattern in enumerate(patterns):
         spoken_ = await live(engine, asked, pattern, begin=number * 7)
-        assert np.array_equal(pcm_of(spoken_), pcm_of(whole))
+        assert alike(subject, pcm_of(spoken_), pcm_of(whole))
         if engine.traits.codes_out:
             assert np.array_equal(codes_of(spoken_), codes_of(whole))
     assert await freed(engine)
@@ -260,7 +260,7 @@ async def test_live_texts_speak_side_by_side(engine: Engine, subject: Subject) -
     asked = utterance(subject)
     alone = pcm_of(await live(engine, asked, [5]))
     together = await asyncio.gather(*(live(engine, asked, [1 + number]) for number in range(6)))
-    assert all(np.array_equal(pcm_of(one), alone) for one in together)
+    assert all(alike(subject, pcm_of(one), alone) for one in together)
 
 
 async def test_a_live_text_with_a_carry_says_the_same_however_it_arrives(engine: Engine, subject: Subject) -> None:
@@ -271,7 +271,7 @@ async def test_a_live_text_with_a_carry_says_the_same_however_it_arrives(engine:
     asked = replace(utterance(subject), carry=carry)
     whole = pcm_of(await live(engine, asked, [len(asked.text)]))
     for sizes in ([1], [2, 30]):
-        assert np.array_equal(pcm_of(await live(engine, asked, sizes)), whole)
+        assert alike(subject, pcm_of(await live(engine, asked, sizes)), whole)
 
 
 async def test_a_text_that_is_whole_takes_no_more(engine: Engine, subject: Subject) -> None:
@@ -298,7 +298,7 @@ async def test_a_live_text_is_finished_once_and_bounded(engine: Engine, subject:
     speaking.finish()
     with pytest.raises(RuntimeError):
         speaking.append(" more")
-    assert np.array_equal(pcm_of(await chunks_of(speaking)), plain)
+    assert alike(subject, pcm_of(await chunks_of(speaking)), plain)
     assert speaking.text_tokens > 1
     assert await freed(engine)
 
