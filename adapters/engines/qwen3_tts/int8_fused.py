@@ -28,6 +28,9 @@ HUGE_PAGE = 1 << 21
 AHEAD = 32
 """Tokens that a call computes at a time: what their scratch takes stays in the cache."""
 
+MOST_THREADS = 8
+"""More find too little of a product to do, and memory is read no faster."""
+
 MAX_INPUTS = 60_000
 """More could overflow the sums of 32 bits."""
 
@@ -135,8 +138,8 @@ class Team:
 
 @functools.cache
 def team(threads: int) -> Team:
-    """The team of so many; talker and predictor are never computed at once and share it."""
-    return Team(threads)
+    """The team of so many, eight at most; talker and predictor are never computed at once and share it."""
+    return Team(min(threads, MOST_THREADS))
 
 
 class FusedTransformer:

@@ -14,7 +14,7 @@ import torch
 import torch.nn.functional as F  # noqa: N812
 
 from adapters.engines.qwen3_tts.config import TransformerConfig
-from adapters.engines.qwen3_tts.linear import Place, kernels
+from adapters.engines.qwen3_tts.linear import Place
 from adapters.engines.qwen3_tts.tensors import Tensors
 
 Rotation = tuple[torch.Tensor, torch.Tensor]
@@ -158,7 +158,7 @@ def transformer(
     config: TransformerConfig, weights: Tensors, prefix: str, rope: Rope, place: Place
 ) -> Transformer | Fused:
     """The fused form where there is one for this precision, CPU and size, else the layered one."""
-    ours = kernels() if place.precision == "int8" else None
+    ours = place.kernels
     if ours is None or not ours.usable(config):
         return Transformer(config, weights, prefix, place)
     team = ours.team(torch.get_num_threads())

@@ -150,10 +150,14 @@ def kernels() -> Any:
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """Where stage 0 lives and in what it computes. Raises ``ConfigError`` when that does not exist here."""
+    """Where stage 0 lives and in what it computes. Raises ``ConfigError`` when that does not exist here.
+
+    ``own_kernels``: int8 in kernels of our own where they can be used, else in PyTorch's.
+    """
 
     device: torch.device
     precision: Precision = "float32"
+    own_kernels: bool = True
 
     def __post_init__(self) -> None:
         if self.precision not in PRECISIONS:
@@ -168,6 +172,11 @@ class Place:
         """The compute type: bfloat16, or float32 (also around int8 products)."""
         return torch.bfloat16 if self.precision == "bfloat16" else torch.float32
 
+    @property
+    def kernels(self) -> Any:
+        """The module ``int8_fused`` where it is to compute, else None."""
+        return kernels() if self.own_kernels and self.precision == "int8" else None
+
     def put(self, tensor: torch.Tensor) -> torch.Tensor:
         """The tensor on the device in the compute type."""
         return tensor.to(self.device, self.dtype).contiguous()
@@ -178,7 +187,8 @@ class Place:
 
     def linear(self, *weights: torch.Tensor, bias: torch.Tensor | None = None) -> Linear:
         """A product with the weights stacked over their outputs."""
-        if self.precision == "int8" and (ours := kernels()) is not None and all(ours.takes(one) for one in weights):
+        ours = self.kernels
+        if ours is not None and all(ours.takes(one) for one in weights):
             product: Linear = ours.KernelLinear(weights, bias)
             return product
         stacked: Any = torch.cat(weights) if len(weights) > 1 else weights[0]
