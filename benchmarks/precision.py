@@ -6,6 +6,9 @@ Both are fed the same prompt and, frame by frame, the codes that float32 finds b
 same history. Printed for the talker and the code predictor: how often the best code is the same, the logits' relative
 error (norm of the difference to the norm), and the mean Kullback-Leibler divergence of the distributions at
 temperature 0.9. Random weights have flatter distributions than real ones, so their best codes change more easily.
+
+Where int8 has kernels of its own, two more lines compare them with PyTorch's: products are equal, what is between them
+rounds differently, and now and then an activation is rounded to the neighbouring level.
 """
 
 from __future__ import annotations
@@ -16,7 +19,7 @@ from pathlib import Path
 import torch
 
 from adapters.engines.qwen3_tts.checkpoint import open_checkpoint
-from adapters.engines.qwen3_tts.linear import Precision
+from adapters.engines.qwen3_tts.linear import Place, Precision
 from adapters.engines.qwen3_tts.stage0 import Stage0
 from adapters.engines.qwen3_tts.stages import Prompt
 from adapters.engines.qwen3_tts.talker import KvCache
@@ -24,6 +27,9 @@ from adapters.engines.qwen3_tts.tokenizer import TextTokenizer
 from benchmarks.runtime import CACHE, TEXT_IDS, made
 
 TEMPERATURE = 0.9
+
+Logits = list[list[torch.Tensor]]
+"""Of every frame, of every codebook."""
 
 
 class Forced:
@@ -65,6 +71,12 @@ def compared(exact: list[torch.Tensor], rough: list[torch.Tensor]) -> str:
     return f"best code the same {same:6.1%}, error {(a - b).norm() / a.norm():.4f}, divergence {divergence:.5f} nats"
 
 
+def show(name: str, exact: Logits, rough: Logits) -> None:
+    """Two lines: the talker's logits, and the predictor's."""
+    print(f"{name:9} talker     {compared([one[0] for one in exact], [one[0] for one in rough])}")
+    print(f"{name:9} predictor  {compared(*([one for frame in side for one in frame[1:]] for side in (exact, rough)))}")
+
+
 @torch.inference_mode()
 def main() -> None:
     parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
@@ -80,17 +92,20 @@ def main() -> None:
     prompt = Prompt(TEXT_IDS[:40], language="english", speaker=speaker, layout="whole")
     role = TextTokenizer.load(checkpoint.folder, checkpoint.talker).role_ids
 
-    def forced(precision: Precision) -> Forced:
-        return Forced(Stage0.load(checkpoint, role, precision=precision, positions=512), prompt)
+    def forced(precision: Precision, own_kernels: bool = True) -> Forced:
+        place = Place(torch.device("cpu"), precision, own_kernels)
+        return Forced(Stage0(checkpoint.talker, checkpoint.weights, role, place=place, positions=512), prompt)
 
     exact = forced("float32")
     found = [exact.frame(None) for _ in range(options.frames)]
+    logits = [one for _, one in found]
     for precision in options.precision:
         rough = forced(precision)
         theirs = [rough.frame(codes)[1] for codes, _ in found]
-        print(f"{precision:9} talker     {compared([one[0] for _, one in found], [one[0] for one in theirs])}")
-        ours = [logits for _, one in found for logits in one[1:]]
-        print(f"{precision:9} predictor  {compared(ours, [logits for one in theirs for logits in one[1:]])}")
+        show(precision, logits, theirs)
+        if rough.stage.place.kernels is not None:
+            other = forced(precision, own_kernels=False)
+            show("kernels", [other.frame(codes)[1] for codes, _ in found], theirs)
 
 
 if __name__ == "__main__":
