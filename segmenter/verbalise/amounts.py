@@ -88,7 +88,7 @@ class Amounts:
             return language.number(number, where)
         if unit := self._unit.match(text, end):
             return language.measured(number, is_feminine(self._code, self._units[unit[1]]), where)
-        return language.number(number, where)
+        return language.lower_bound(number, where)
 
     def _iso(self, found: re.Match[str]) -> str:
         if found[3]:
@@ -143,6 +143,8 @@ class Amounts:
         language, end, symbol = self._language, found.end(), found[1]
         unit = self._units[symbol]
         if symbol == "s" and len(number.digits) == 4 and number.digits[3] == "0":
+            return None
+        if symbol == "ч" and text[end : end + 3] in (". л", ".л."):
             return None
         adjective = text[found.start()] == "-"
         if adjective and (self._code != "en" or len(symbol) == 1):

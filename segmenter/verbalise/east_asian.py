@@ -83,6 +83,9 @@ class Chinese(EastAsian):
             return "两"
         return self._large(number)
 
+    def year(self, number: int, where: Around) -> str:
+        return self.digits(str(number)) if where.after.lstrip().startswith("年") else self._large(number)
+
     def clock(self, hour: int, minute: int, where: Around) -> str:
         spoken = f"{self.counted(hour)}点"
         return f"{spoken}{'零' if minute < 10 else ''}{self.plain(minute)}分" if minute else spoken

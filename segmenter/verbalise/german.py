@@ -125,8 +125,10 @@ class German(Language):
         return self.plain(number)
 
     def cardinal(self, number: int, where: Around) -> str:
-        if number != 1 or not where.next or where.next.lower() in ("und", "oder", "bis", "von", "ist", "mal", "plus"):
+        if number != 1 or not where.next or where.next.lower() in ("und", "oder", "von", "ist", "mal", "plus"):
             return self.plain(number)
+        if where.next == "bis":
+            return "ein"
         feminine = _feminine(where.next)
         if where.last in _DATIVE:
             return "einer" if feminine else "einem"

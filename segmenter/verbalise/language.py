@@ -223,6 +223,10 @@ class Language(ABC):
         """From one to another."""
         return self.join(first, self.to, last)
 
+    def lower_bound(self, number: Number, where: Around) -> str:
+        """The first number of a range before a noun that agrees with the last."""
+        return self.number(number, where)
+
     def percents(self, number: Number, where: Around) -> str:
         """An amount in per cent."""
         return self.join(self.measured(number, False, where), self.percent)

@@ -51,7 +51,8 @@ def number_pattern(decimal_mark: str, blank_groups: bool) -> str:
     group_mark, decimal = (",", r"(?:\.[0-9]+)?") if decimal_mark == "." else (r"\.", "(?:[,.][0-9]+)?")
     other = r"[0-9]{1,3}(?:\.[0-9]{3}){1,4},[0-9]+" if decimal_mark == "." else r"[0-9]{1,3}(?:,[0-9]{3}){1,4}\.[0-9]+"
     groups = [group_mark, f"[{NARROW}]", "['’]"] + ([" "] if blank_groups else [])
-    grouped = "|".join(rf"[0-9]{{1,3}}(?:{mark}[0-9]{{3}}){{1,4}}" for mark in groups)
+    blanks = [] if blank_groups else [r"[0-9]{1,3}(?: 000){1,4}"]
+    grouped = "|".join(blanks + [rf"[0-9]{{1,3}}(?:{mark}[0-9]{{3}}){{1,4}}" for mark in groups])
     return rf"((?:{other}|(?:(?:{grouped})(?![0-9])|[0-9]{{1,15}}(?![0-9])){decimal})(?![0-9]))"
 
 

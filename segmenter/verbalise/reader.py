@@ -33,8 +33,8 @@ def verbalise(text: str, lang: str) -> str:
 
     ``lang`` is a language tag such as ``de`` or ``pt-PT`` (case and the kind of dash do not matter); a language that
     is not in ``LANGUAGES``, ``auto`` included, leaves the text unchanged, and so does a text without digits, fraction
-    characters and Roman numerals. The result holds no decimal digits, is its own verbalisation, and is at most about
-    twelve times as long. Offsets are not kept: map whole segments. Pure, thread-safe, never raises; time is linear
+    characters and Roman numerals. The result holds no decimal digits, is its own verbalisation, and is at most
+    fifteen times as long. Offsets are not kept: map whole segments. Pure, thread-safe, never raises; time is linear
     in the length of the text.
     """
     code, region = _tag(lang)

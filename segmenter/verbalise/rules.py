@@ -10,6 +10,7 @@ from segmenter.verbalise.context import Around, around
 from segmenter.verbalise.language import Form, Language
 from segmenter.verbalise.literal import Number, number_pattern, read_number
 from segmenter.verbalise.phones import phone_end, phone_words
+from segmenter.verbalise.signs import read_sign
 
 Reading = tuple[int, str]
 """Where it ends and its words (empty: what was read is left out)."""
@@ -30,7 +31,6 @@ _DIGITS = re.compile(r"([0-9]{1,15})(?:\.([0-9]+))?(?![0-9])")
 _SCIENTIFIC = re.compile(r"([1-9])(?:\.([0-9]{1,9}))?[eE]([-−])?\+?([0-9]{1,3})(?![0-9A-Za-z])")
 _RAISED = re.compile(r"\^([-−])?([0-9]{1,6})(?![0-9])")
 _RATED = re.compile(r"([0-9]{1,3}[.,][0-9]{1,2})/([0-9]{1,3})(?![0-9/])")
-_UNTIL = re.compile(r"(?:[ap]\.?m\.?|h|Uhr)[ \u00a0]?\Z", re.IGNORECASE)
 _LONG = re.compile(r"[0-9]{16,}")
 _ISO_DATE = re.compile(r"(?P<year>[12][0-9]{3})-(?P<month>0[1-9]|1[0-2])-(?P<day>[0-2][0-9]|3[01])(?![0-9-])")
 _DATE = re.compile(r"([0-9]{1,2})([./-])([0-9]{1,2})\2([12][0-9]{3}|[0-9]{2})(?![0-9]|[./-][0-9])")
@@ -46,10 +46,6 @@ _HYPHENED = re.compile(r"[0-9]{1,15}(?:-[0-9]{1,15}(?![0-9])){2,}")
 _SEASON = re.compile(r"([12][0-9]{3})/([0-9]{4}|[0-9]{2})(?![0-9/])")
 _MIXED = re.compile(r"([0-9]{1,4}) ([1-9])/([2-9])(?![0-9/])")
 _SLASH = re.compile(r"([0-9]{1,4})/([0-9]{1,4})(?![0-9/])")
-_SIGNS = re.compile(r"([-−–+±~≈<>≤≥=×÷*·/])[ \u00a0\u202f]?")
-_OPERATED = re.compile(r"[0-9)²³%°½¼¾][ \u00a0\u202f]?\Z")
-_DEGREES = re.compile(r"[0-9.,]{1,8}[ \u00a0]?(?:°|℃|℉|度|도)")
-_EAST_ASIAN = re.compile(r"[\u1100-\u11ff\u3040-\u30ff\u3400-\u9fff\uac00-\ud7af]")
 _GLUED = re.compile(r"[^\W\d_\u1100-\u11ff\u3040-\u30ff\u3400-\u9fff\uac00-\ud7af]-?\Z")
 
 
@@ -188,48 +184,7 @@ class Rules:
         return found.end(), f" {language.raised.format(power)}" if language.spaced else language.raised.format(power)
 
     def _sign(self, text: str, start: int) -> Reading | None:
-        found = _SIGNS.match(text, start)
-        if not found:
-            return None
-        sign, end, before = found[1], found.end(), text[max(0, start - 3) : start]
-        signed = sign in "-−+±" and text[start - 1 : start].isspace() and end == start + 1
-        kind = self._operator if _OPERATED.search(before) and not signed else self._prefix
-        words = kind(text, sign, start, end)
-        if words:
-            return end, words
-        if sign in "-–~" and _EAST_ASIAN.match(text[start - 1 : start]):
-            return end, self._language.to
-        if sign in "-–" and _UNTIL.search(text[max(0, start - 6) : start]):
-            return end, f" {self._language.to} " if self._language.spaced else self._language.to
-        return start + 1, " " if sign == "-" and text[start - 1 : start].isalpha() else sign
-
-    def _operator(self, text: str, sign: str, start: int, end: int) -> str:
-        language = self._language
-        spaced = text[start - 1] in " \u00a0\u202f" and end > start + 1
-        if sign in "-−–" and (sign == "−" or (spaced and "=" in text[max(0, start - 24) : end + 24])):
-            return language.minus
-        if sign == "/" and not spaced:
-            return ""
-        names = {
-            "+": language.plus, "±": language.plus_minus, "×": language.times, "*": language.times,
-            "·": language.times, "÷": language.divided, "/": language.divided, "=": language.equals,
-            "<": language.less, ">": language.more, "≤": language.at_most, "≥": language.at_least,
-        }  # fmt: skip
-        return names.get(sign, "")
-
-    def _prefix(self, text: str, sign: str, start: int, end: int) -> str:
-        language = self._language
-        before = text[start - 1 : start]
-        if sign in "-−–+" and (before.isalnum() or before in (")", "-") or (end > start + 1 and before)):
-            return ""
-        if sign in "-−–":
-            return language.cold if language.cold and _DEGREES.match(text, end) else language.minus
-        names = {
-            "+": language.plus, "±": language.plus_minus, "~": language.about, "≈": language.about,
-            "<": language.less, ">": language.more, "≤": language.at_most, "≥": language.at_least,
-            "=": language.equals,
-        }  # fmt: skip
-        return names.get(sign, "")
+        return read_sign(text, start, self._language)
 
     def _power_of_letter(self, text: str, start: int) -> Reading | None:
         if text[start] in "²³":

@@ -40,6 +40,10 @@ _YEAR_CASES = {
     "год": "masculine", "года": "masculine-genitive", "году": "masculine-locative", "годом": "masculine-ablative",
     "годы": "masculine", "годов": "masculine-genitive", "годах": "masculine-locative", "годам": "masculine-dative",
 }  # fmt: skip
+_CENTURY_CASES = {
+    "век": "masculine", "века": "masculine-genitive", "веке": "masculine-locative", "веку": "masculine-dative",
+    "веком": "masculine-ablative",
+}  # fmt: skip
 _ENDINGS = {
     "й": "masculine", "ый": "masculine", "ий": "masculine", "ой": "masculine", "го": "masculine-genitive",
     "ого": "masculine-genitive", "му": "masculine-dative", "ому": "masculine-dative", "м": "masculine-locative",
@@ -50,6 +54,7 @@ _ENDINGS = {
 _THOUSANDS = ("тысяча", "тысячи", "тысяч")
 _MILLIONS = ("миллион", "миллиона", "миллионов")
 _MILLIARDS = ("миллиард", "миллиарда", "миллиардов")
+_SECOND = re.compile(r"\b([^\W\d_]{1,7}) [0-9]{1,6} (?:и|или) \Z")
 _PARTS = {1: ("десятая", "десятых"), 2: ("сотая", "сотых"), 3: ("тысячная", "тысячных")}
 _WITH_YO = (("четверт", "четвёрт"), ("трех", "трёх"), ("трем", "трём"), ("тремя", "тремя"))
 
@@ -93,6 +98,7 @@ class Russian(Language):
                 self._ending,
             ),
             (re.compile(r"([0-9]{1,3})-(?=[а-яё]{4})"), self._compound),
+            (re.compile(r"([1-9][0-9]?)(?=[ \u00a0](век(?:а|е|у|ом)?)\b)"), self._century),
             (
                 re.compile(r"([1-9][0-9]?)(?=[ \u00a0](?:этаже|месте|классе|курсе|уровне)\b)"),
                 lambda found, _: self._ordinal(int(found[1]), "masculine-locative"),
@@ -175,6 +181,12 @@ class Russian(Language):
     def over(self, above: int, below: int) -> str:
         return f"{self.plain(above)} из {self._cardinal(below, 'masculine', 'genitive')}"
 
+    def lower_bound(self, number: Number, where: Around) -> str:
+        if number.fraction or number.padded or number.whole % 10 != 1:
+            return self.number(number, where)
+        feminine = where.next.lower().endswith(("ы", "и"))
+        return self._cardinal(number.whole, "feminine" if feminine else "masculine", _case(where))
+
     def range(self, first: str, last: str, where: Around) -> str:
         return f"{first}-{last}"
 
@@ -224,6 +236,12 @@ class Russian(Language):
         form = _day_case(where)
         return f"{self._ordinal(first, form)} – {self._ordinal(last, form)}"
 
+    def _century(self, found: re.Match[str], where: Around) -> str | None:
+        number, word = int(found[1]), found[2]
+        if number == 1 or (word == "века" and number < 5):
+            return None
+        return self._ordinal(number, _CENTURY_CASES[word])
+
     def _ending(self, found: re.Match[str], where: Around) -> str | None:
         number, ending = int(found[1]), found[2]
         if number == 0:
@@ -250,6 +268,8 @@ def _case(where: Around) -> str:
     for endings, case in _CASE_ENDINGS:
         if len(following) > 3 and following.endswith(endings):
             return case
+    if where.last in ("и", "или") and (found := _SECOND.search(where.before)):
+        return _CASES.get(found[1].lower(), "")
     return _CASES.get(where.last, "")
 
 

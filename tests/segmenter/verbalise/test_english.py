@@ -53,6 +53,8 @@ from segmenter.verbalise import verbalise
         ("30 min. at 180 °F", "thirty minutes at one hundred eighty degrees Fahrenheit"),
         ("8 GB, 3.5 GHz, 25 m²", "eight gigabytes, three point five gigahertz, twenty-five square meters"),
         ("pages 10-15, a 1–2 hour walk", "pages ten to fifteen, a one to two hour walk"),
+        ("5%-10%, Catch-22", "five percent to ten percent, Catch twenty-two"),
+        ("5 km–10 km, 5 km – 10 km", "five kilometers to ten kilometers, five kilometers to ten kilometers"),
         ("the 2023-24 season", "the twenty twenty-three to twenty-four season"),
         ("won 5-3, 16:9", "won five to three, sixteen to nine"),
         ("1920x1080, 3x faster", "one thousand nine hundred twenty by one thousand eighty, three times faster"),

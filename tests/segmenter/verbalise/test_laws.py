@@ -4,6 +4,7 @@ import re
 import sys
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -34,7 +35,7 @@ def test_no_digit_is_left_and_the_result_is_final(text: str, lang: str) -> None:
     said = verbalise(text, lang)
     assert not re.search(r"\d", said)
     assert verbalise(said, lang) == said
-    assert len(said) <= 12 * len(text) + 64
+    assert len(said) <= 15 * len(text)
     assert "\x00" not in said or "\x00" in text
 
 
@@ -88,14 +89,15 @@ HOSTILE: dict[str, Callable[[int], str]] = {
     "x": lambda n: "X" * n,
     "powers": lambda n: "1^" * (n // 2),
     "exponents": lambda n: "1e" * (n // 2),
+    "eighths": lambda n: "⅞" * n,
     "long": lambda n: "777777777777 " * (n // 13),
 }
 
 
 @pytest.mark.parametrize("kind", HOSTILE)
-@pytest.mark.parametrize("lang", ["en", "de", "ru"])
+@pytest.mark.parametrize("lang", ["en", "ru"])
 def test_work_grows_with_the_text_only(kind: str, lang: str) -> None:
-    small, large = (calls_for(HOSTILE[kind](size), lang) for size in (1_200, 4_800))
+    small, large = (calls_for(HOSTILE[kind](size), lang) for size in (600, 2_400))
     assert large <= 4.4 * small + 60
 
 
@@ -116,12 +118,20 @@ def calls_for(text: str, lang: str) -> int:
     return calls
 
 
-@pytest.mark.parametrize("kind", ["digits", "dots", "signs", "signs of money", "blanks", "fraction", "x"])
+@pytest.mark.parametrize("kind", ["digits", "dots", "signs", "blanks"])
 def test_a_megabyte_is_read(kind: str) -> None:
     text = HOSTILE[kind](1_000_000)
     said = verbalise(text, "en")
     assert not re.search(r"\d", said)
     assert len(said) <= 12 * len(text)
+
+
+def test_the_examples_of_the_page_are_true() -> None:
+    page = (Path(__file__).parents[3] / "docs" / "verbalise.md").read_text(encoding="utf-8")
+    examples = re.findall(r'^verbalise\("(.*?)", "(\w+)"\) +# (.*)$', page, re.MULTILINE)
+    assert len(examples) >= 3
+    for text, lang, said in examples:
+        assert verbalise(text, lang) == said
 
 
 def test_threads_share_it() -> None:
