@@ -151,6 +151,19 @@ class VoicesConfig:
         metadata={"doc": "Other names of voices; entries are merged over the 13 names of OpenAI's voices."},
     )
     max_stored: int = setting(1_000, "Voices that a tenant may store.", 0, 100_000)
+    carry: bool = setting(
+        True, "A segment goes on from the last seconds of the one before, on engines that can (mood, pitch, pace)."
+    )
+    shape_pauses: bool = setting(
+        True, "Chat replies: trim the engine's silence and make pauses by punctuation; off adds pauses to it."
+    )
+    target_level_db: float | None = setting(
+        None, "Chat replies: speech level in dBFS that stored voices of known level are brought to, by 3 dB at most."
+    )
+    drift: Literal["off", "watch", "guard"] = setting(
+        "watch",
+        "Listen for drift of a chat's voice: report it, or speak what nobody has heard yet again (guard).",
+    )
     fetch_recordings: bool = setting(False, "Fetch ref_audio from https addresses (public ones only).")
     list_as: Literal["names", "objects"] = setting(
         "names", "What `voices` holds in the list of voices: names, or objects with id and name as Open WebUI reads."
@@ -213,7 +226,7 @@ class StoreConfig:
         "share: `redis://[user:password@]host[:port][/database]`, also `rediss://`, `redis+sentinel://`, "
         "`redis+cluster://` and `unix://`.",
     )
-    required: bool = setting(False, "Do not start while the store does not answer.")
+    required: bool = setting(False, "Neither start nor be ready while the store does not answer.")
     prefix: str = setting("sidecar", "Redis: what every key begins with.")
     timeout_ms: int = setting(150, "Redis: how long a call may take before speech goes on without it.", 1, 60_000)
 

@@ -10,12 +10,12 @@ from functools import partial
 from types import TracebackType
 from typing import Protocol, Self
 
-import numpy as np
-
 from segmenter import Segment, SegmentOptions, SegmentStream
 from sidecar.core.events import ReplyAudio, ReplyEvent, SegmentEnded, SegmentStarted
 from sidecar.faults import Fault, TooLarge, UnsupportedLanguage
-from sidecar.ports import SAMPLE_RATE_HZ, Clock, Engine, Utterance
+from sidecar.ports import Clock, Engine, Utterance
+from sidecar.reply_ears import ReplyEars
+from sidecar.sounding import Sounding
 from sidecar.speech_line import Audio, LineLimits, Opened, SpeechLine
 from voices.anchor import SpeakerAnchor
 from voices.seeds import segment_seed
@@ -25,7 +25,8 @@ from voices.seeds import segment_seed
 class Voicing:
     """How a reply is to sound. Segment seeds are derived from the dialog seed and the reply's place in the dialog.
 
-    ``voice`` is one of the engine's; ``anchor`` speaks in its place. ``stored`` names the stored voice, for listeners.
+    ``voice`` is one of the engine's; ``anchor`` speaks in its place. ``stored`` names the stored voice, for listeners,
+    ``level_db`` is the level it is known to have, ``fingerprint`` changes with anything of it that can be heard.
     """
 
     voice: str
@@ -35,6 +36,22 @@ class Voicing:
     instructions: str = ""
     anchor: SpeakerAnchor | None = None
     stored: str = ""
+    level_db: float | None = None
+    fingerprint: str = ""
+
+    @property
+    def name(self) -> str:
+        """What tells this voice from others."""
+        anchored = self.anchor.fingerprint if self.anchor is not None else self.voice
+        return self.fingerprint or anchored or self.stored
+
+
+@dataclass(frozen=True, slots=True)
+class SoundRules:
+    """How the segments of replies are joined; see ``sounding``."""
+
+    shape_pauses: bool = True
+    target_level_db: float | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,7 +87,15 @@ class Reply:
         options: SegmentOptions,
         limits: ReplyLimits,
         observer: ReplyObserver | None = None,
+        *,
+        ears: ReplyEars | None = None,
+        sound: SoundRules | None = None,
     ) -> None:
+        self._ears = ears
+        rules = sound or SoundRules()
+        self._sounding = Sounding(
+            shape_pauses=rules.shape_pauses, target_level_db=rules.target_level_db, level_db=voicing.level_db
+        )
         self._clock = clock
         self._voicing = voicing
         self._limits = limits
@@ -158,7 +183,13 @@ class Reply:
             self._queued_chars -= len(segment.text)
             self._room.set()
             free = waited and self._line.waiting <= self._limits.line.ahead
-            await self._line.say(segment, partial(self._utterance, segment, ready_ms if free else None))
+            ears = self._ears
+            await self._line.say(
+                segment,
+                partial(self._utterance, segment, ready_ms if free else None),
+                ears.ear(segment, self._voicing.name, None) if ears is not None else None,
+                after_whole=ears is not None and ears.carries,
+            )
 
     async def _next_arrived(self) -> bool:
         """Wait for a segment; a model that pauses in mid-text has its pending words spoken. False at the end."""
@@ -207,13 +238,17 @@ class Reply:
         voicing, before = self._voicing, self._line.last_opened
         if ready_ms is not None and self._observer is not None:
             self._observer.segment_waited(self._clock.now_ms() - ready_ms)
+        language = voicing.language or (before.language if before is not None else None)
+        carries = self._ears is not None and self._ears.carries
         return Utterance(
             text=segment.spoken,
             voice=voicing.voice,
             seed=segment_seed(voicing.dialog_seed, voicing.reply_index, segment.index),
-            language=voicing.language or (before.language if before is not None else None),
+            language=language,
             instructions=voicing.instructions,
             anchor=voicing.anchor,
+            carry=self._ears.carry(voicing.name, language) if self._ears is not None else None,
+            output="both" if carries else "pcm",
         )
 
     # ------------------------------------------------------------ the reader's side
@@ -223,21 +258,26 @@ class Reply:
         The language of the first segment is kept for the rest of the reply: one reply, one voice.
         """
         played = 0
-        pause_ms = 0
+        sounding = self._sounding
         async for event in self._line.events():
             segment = event.ticket
             if isinstance(event, Opened):
-                if played and pause_ms:
-                    pause = np.zeros(pause_ms * SAMPLE_RATE_HZ // 1000, dtype=np.float32)
+                pause = sounding.begin()
+                if len(pause):
                     played += len(pause)
                     yield ReplyAudio(pause)
                 voice = self._voicing.stored or event.utterance.voice
                 yield SegmentStarted(segment, event.utterance.seed, voice, event.language, played)
             elif isinstance(event, Audio):
-                played += len(event.chunk.pcm)
-                yield ReplyAudio(event.chunk.pcm, event.ready_s)
+                pcm = sounding.feed(event.chunk.pcm)
+                if len(pcm):
+                    played += len(pcm)
+                    yield ReplyAudio(pcm, event.ready_s, event.chunk.text_chars)
             else:
-                pause_ms = segment.pause_after_ms
+                pcm = sounding.end(segment)
+                if len(pcm):
+                    played += len(pcm)
+                    yield ReplyAudio(pcm, asyncio.get_running_loop().time())
                 yield SegmentEnded(segment, event.samples, event.fault)
         if self._failed is not None:
             raise self._failed

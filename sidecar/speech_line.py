@@ -81,6 +81,28 @@ class LineObserver(Protocol):
         """``Engine.open`` is about to be called."""
 
 
+class Listener(Protocol):
+    """Hears an utterance as the engine makes it, ahead of its reader. Nothing here may take long."""
+
+    def opened(self, asked: Utterance, language: str, text_tokens: int) -> None:
+        """The engine begins to speak it."""
+
+    def chunk(self, chunk: AudioChunk) -> None:
+        """The next samples."""
+
+    async def over(self, heard: Callable[[], bool]) -> Utterance | None:
+        """It is complete; ``heard`` tells whether its reader has begun with it. An utterance to speak in its place."""
+
+    async def better(self) -> bool:
+        """The second take is complete as well, and was told of with ``opened`` and ``chunk``: whether it is better."""
+
+    def chose(self, *, second: bool) -> None:
+        """Which take is played, once there was a second one."""
+
+    def lost(self) -> None:
+        """It was cancelled or failed."""
+
+
 def longest_samples(utterance: Utterance) -> int:
     """More samples than any sane reading of an utterance has: an engine that goes on has lost its way."""
     seconds = LONGEST_BASE_S + LONGEST_S_PER_CHAR * len(utterance.text)
@@ -149,6 +171,8 @@ class _Track(Generic[Ticket]):
         self.fault: Fault | None = None
         self.changed = asyncio.Event()
         self.settled = asyncio.Event()
+        self.complete = asyncio.Event()
+        self.begun = False
         self.room = asyncio.Event()
 
     def cancelled(self) -> bool:
@@ -164,6 +188,7 @@ class _Track(Generic[Ticket]):
 
     def take(self) -> tuple[AudioChunk, float]:
         """All that waits here as one chunk, and since when its beginning has: many small ones cost more to send."""
+        self.begun = True
         chunk, arrived_s = self.chunks.popleft()
         if self.chunks:
             chunk = _joined([chunk, *(later for later, _ in self.chunks)])
@@ -173,10 +198,18 @@ class _Track(Generic[Ticket]):
         self.room.set()
         return chunk, arrived_s
 
+    def replace(self, chunks: Sequence[AudioChunk], opened: Opened[Ticket]) -> None:
+        """Another take, complete, in place of the one that waits here unread."""
+        now_s = asyncio.get_running_loop().time()
+        self.chunks = deque((chunk, now_s) for chunk in chunks)
+        self.held_samples = sum(chunk.samples for chunk in chunks)
+        self.opened = opened
+
     def end(self, fault: Fault | None = None) -> None:
         self.finished = True
         self.fault = self.fault or fault
         self.settled.set()
+        self.complete.set()
         self.changed.set()
 
     def cancel(self) -> None:
@@ -187,6 +220,7 @@ class _Track(Generic[Ticket]):
             self.speaking.cancel()
         self.room.set()
         self.settled.set()
+        self.complete.set()
         self.changed.set()
 
 
@@ -225,18 +259,26 @@ class SpeechLine(Generic[Ticket]):
         """Utterances on the line, the sounding one included."""
         return len(self._tracks)
 
-    async def say(self, ticket: Ticket, make: Callable[[], Utterance]) -> None:
+    async def say(
+        self,
+        ticket: Ticket,
+        make: Callable[[], Utterance],
+        listener: Listener | None = None,
+        *,
+        after_whole: bool = False,
+    ) -> None:
         """Put an utterance at the end of the line; waits while ``ahead`` others are being prepared.
 
-        ``make`` is called when the one before has been opened. Opening happens in the line's own task: a fault of
-        ``make`` or of the engine comes out as this ticket's ``Done``.
+        ``make`` is called when the one before has been opened, or with ``after_whole`` when it is complete. Opening
+        happens in the line's own task: a fault of ``make`` or of the engine comes out as this ticket's ``Done``.
         """
         await self._places.acquire()
         track = _Track(ticket, self._limits)
         self._tracks.append(track)
         self._arrived.set()
         before = self._tracks[-2] if len(self._tracks) > 1 else None
-        task = asyncio.create_task(self._speak(track, before, make))
+        ready = None if before is None else before.complete if after_whole else before.settled
+        task = asyncio.create_task(self._speak(track, ready, make, listener))
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
 
@@ -253,13 +295,15 @@ class SpeechLine(Generic[Ticket]):
     async def _speak(
         self,
         track: _Track[Ticket],
-        before: _Track[Ticket] | None,
+        ready: asyncio.Event | None,
         make: Callable[[], Utterance],
+        listener: Listener | None,
     ) -> None:
+        whole = False
         try:
             # Rows are opened in order, so that an early segment never waits behind a later one for a row.
-            if before is not None:
-                await before.settled.wait()
+            if ready is not None:
+                await ready.wait()
             if track.cancelled():
                 return
             asked = make()
@@ -271,6 +315,8 @@ class SpeechLine(Generic[Ticket]):
                 speaking.cancel()
                 return
             track.opened = self.last_opened = Opened(track.ticket, asked, speaking.language, speaking.text_tokens)
+            if listener is not None:
+                listener.opened(asked, speaking.language, speaking.text_tokens)
             track.settled.set()
             track.changed.set()
             async with aclosing(
@@ -279,14 +325,54 @@ class SpeechLine(Generic[Ticket]):
                 async for chunk in chunks:
                     if track.cancelled():
                         return
+                    if listener is not None:
+                        listener.chunk(chunk)
                     await track.put(chunk)
+            whole = not track.cancelled()
+            if listener is not None and whole:
+                # Whoever reads it learns at once that it is complete; a second look is for those who do not yet.
+                track.finished = True
+                track.changed.set()
+                again = await listener.over(lambda: self._heard(track))
+                if again is not None:
+                    await self._speak_again(track, again, listener)
         except Fault as fault:
             track.end(fault)
         except Exception as error:
             log.error("engine raised", exc_info=error)
             track.end(EngineFault("The speech engine failed."))
         finally:
+            if listener is not None and not whole:
+                listener.lost()
             track.end()
+
+    async def _speak_again(self, track: _Track[Ticket], asked: Utterance, listener: Listener) -> None:
+        """A second take of an utterance that waits unread; given up as soon as its reader comes."""
+        chunks: list[AudioChunk] = []
+        second = False
+        try:
+            speaking = await self._engine.open(asked)
+            opened = Opened(track.ticket, asked, speaking.language, speaking.text_tokens)
+            listener.opened(asked, speaking.language, speaking.text_tokens)
+            async with aclosing(
+                checked_chunks(speaking, self._limits.chunk_timeout_s, longest_samples(asked))
+            ) as source:
+                async for chunk in source:
+                    if self._heard(track):
+                        break
+                    listener.chunk(chunk)
+                    chunks.append(chunk)
+                else:
+                    second = await listener.better() and not self._heard(track)
+            if second:
+                track.replace(chunks, opened)
+        except Fault:
+            log.info("a second take failed; the first is played")
+        listener.chose(second=second)
+
+    def _heard(self, track: _Track[Ticket]) -> bool:
+        """Its reader has begun with it, or waits for it."""
+        return track.begun or track.cancelled() or (bool(self._tracks) and self._tracks[0] is track)
 
     async def events(self) -> AsyncGenerator[LineEvent[Ticket], None]:
         """Opened, Audio..., Done of each ticket in the order in which they were said; Done always comes."""

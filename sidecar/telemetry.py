@@ -16,8 +16,10 @@ from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, gene
 from prometheus_client.metrics import MetricWrapperBase
 
 from sidecar import faults
+from sidecar.drift_watch import SKIPPED
 from sidecar.ports import SAMPLE_RATE_HZ
 from sidecar.telemetry_log import configure_logging, frame_place
+from voices.drift import Verdict
 
 __all__ = ["ENDPOINTS", "OUTCOMES", "LoopMonitor", "Metrics", "ReplyTimer", "configure_logging"]
 
@@ -26,6 +28,7 @@ log = logging.getLogger(__name__)
 OTHER = "other"
 """The label of every value that is not in its list."""
 
+DRIFT_METERS = (*(f"V{number}" for number in range(1, 12)), OTHER)
 ENDPOINTS = ("speech", "chat", "stream", "realtime", OTHER)
 OUTCOMES = ("completed", "cancelled", "failed", "rejected", OTHER)
 
@@ -103,6 +106,12 @@ class Metrics:
         self._cancels = counter("cancels_total", "Times that a client asked to stop.")
         self._underruns = counter("underruns_total", "Times that audio came later than it was to sound.")
         self._segments = counter("segments_total", "Utterances given to the engine.")
+        judged = counter("drift_judged_total", "Segments by the verdict on their voice.", ["verdict"])
+        self._drift_judged = _Children({verdict: judged.labels(verdict) for verdict in (*map(str, Verdict), OTHER)})
+        reasons = counter("drift_reasons_total", "Meters that gave a reason for a verdict.", ["meter"])
+        self._drift_reasons = _Children({meter: reasons.labels(meter) for meter in DRIFT_METERS})
+        skipped = counter("drift_skipped_total", "Segments whose voice was not judged.", ["reason"])
+        self._drift_skipped = _Children({reason: skipped.labels(reason) for reason in (*SKIPPED, OTHER)})
         self._audio_s = counter("audio_seconds_total", "Audio produced.")
         self._active = Gauge("sidecar_active_replies", "Replies that speak now.", registry=registry)
         self._rows = Gauge("sidecar_engine_rows", "Utterances the engine speaks now.", registry=registry)
@@ -110,6 +119,16 @@ class Metrics:
     def reply_started(self, endpoint: str, now_ms: float, *, streamed: bool = True) -> ReplyTimer:
         """Time one reply of one of ``ENDPOINTS``. ``streamed`` says whether it is heard while it is made."""
         return ReplyTimer(self, endpoint, now_ms, streamed)
+
+    def drift_judged(self, verdict: str, meters: tuple[str, ...]) -> None:
+        """A segment's voice got this verdict; ``meters`` gave reasons."""
+        self._drift_judged[verdict].inc()
+        for meter in meters:
+            self._drift_reasons[meter].inc()
+
+    def drift_skipped(self, reason: str) -> None:
+        """A segment's voice was not judged."""
+        self._drift_skipped[reason].inc()
 
     @contextmanager
     def active(self, places: int = 1) -> Iterator[None]:

@@ -28,7 +28,8 @@ class ChosenVoice:
     """``voice`` is one of the engine's, empty where ``anchor`` speaks instead.
 
     ``seed`` is the dialog seed of requests that bring none, ``language`` (ISO 639-1, or empty) their language,
-    ``stored`` the name of the stored voice that was chosen.
+    ``stored`` the name of the stored voice that was chosen, ``level_db`` the speech level it is known to have.
+    ``fingerprint`` changes with anything of it that can be heard.
     """
 
     voice: str
@@ -36,6 +37,8 @@ class ChosenVoice:
     seed: int | None = None
     language: str = ""
     stored: str = ""
+    level_db: float | None = None
+    fingerprint: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -129,9 +132,9 @@ class VoiceChooser:
         language = record.language if record.language in traits.languages else ""
         if anchor is not None:
             anchor = _as_asked(anchor, vector_only or not traits.anchor_codes, said)
-            return ChosenVoice("", anchor, record.base_seed, language, record.name)
+            return ChosenVoice("", anchor, record.base_seed, language, record.name, record.level_db, record.fingerprint)
         if record.base_voice and (own := self._book().own(record.base_voice)) is not None:
-            return ChosenVoice(own, None, record.base_seed, language, record.name)
+            return ChosenVoice(own, None, record.base_seed, language, record.name, record.level_db, record.fingerprint)
         has = " and ".join(str(one.width) for one in record.anchors) or "none"
         takes = " or ".join(map(str, traits.clone_widths))
         can = f"takes vectors of width {takes}" if takes else "speaks with its own voices only"

@@ -6,6 +6,7 @@ Pure: turns messages and records into one another. Keeping the records is the bu
 from __future__ import annotations
 
 import json
+import secrets
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -19,12 +20,13 @@ MAX_REFERENCES = 1_000
 
 @dataclass(frozen=True, slots=True)
 class SpokenTurn:
-    """What is remembered of one spoken reply until ``expires_at`` (unix seconds)."""
+    """What is remembered of one spoken reply until ``expires_at`` (unix seconds). ``dialog`` names its dialog."""
 
     transcript: str
     dialog_seed: int
     reply_index: int
     expires_at: int
+    dialog: str = ""
 
     def to_bytes(self) -> bytes:
         """JSON, readable by every later version."""
@@ -35,6 +37,7 @@ class SpokenTurn:
                 "dialog_seed": self.dialog_seed,
                 "reply_index": self.reply_index,
                 "expires_at": self.expires_at,
+                "dialog": self.dialog,
             },
             ensure_ascii=False,
         ).encode("utf-8", "surrogatepass")
@@ -49,11 +52,13 @@ class SpokenTurn:
                 dialog_seed=record["dialog_seed"],
                 reply_index=record["reply_index"],
                 expires_at=record["expires_at"],
+                dialog=record.get("dialog", ""),
             )
         except (ValueError, KeyError, TypeError, RecursionError):
             return None
         numbers = (turn.dialog_seed, turn.reply_index, turn.expires_at)
-        if not isinstance(turn.transcript, str) or not all(type(n) is int for n in numbers):
+        texts = (turn.transcript, turn.dialog)
+        if not all(isinstance(text, str) for text in texts) or not all(type(n) is int for n in numbers):
             return None
         return turn
 
@@ -132,10 +137,12 @@ def resolved_messages(
     return resolved
 
 
-def continued(references: Sequence[AudioReference], turns: Mapping[str, SpokenTurn]) -> tuple[int, int] | None:
-    """(dialog seed, next reply index) of the dialog that the latest known reference belongs to, if any."""
-    for reference in reversed(references):
-        turn = turns.get(reference.audio_id)
-        if turn is not None:
-            return turn.dialog_seed, turn.reply_index + 1
-    return None
+def new_dialog_name() -> str:
+    """96 random bits: the name of a dialog that begins now."""
+    return f"dialog_{secrets.token_hex(12)}"
+
+
+def last_turn(references: Sequence[AudioReference], turns: Mapping[str, SpokenTurn]) -> SpokenTurn | None:
+    """The latest known turn of the dialog that goes on, if any: its seed chain and name are continued."""
+    known = (turns.get(reference.audio_id) for reference in reversed(references))
+    return next((turn for turn in known if turn is not None), None)

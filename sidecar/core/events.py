@@ -24,11 +24,13 @@ class SegmentStarted:
 class ReplyAudio:
     """The next samples of the reply: speech, or the pause between two segments (then ``ready_s`` is None).
 
-    ``ready_s`` is the event loop's time since which they could have been sent.
+    ``ready_s`` is the event loop's time since which they could have been sent, ``text_chars`` how much of the segment's
+    spoken text the engine had taken in by then.
     """
 
     pcm: Pcm
     ready_s: float | None = None
+    text_chars: int | None = None
 
     @property
     def is_pause(self) -> bool:

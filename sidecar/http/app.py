@@ -16,7 +16,7 @@ from litestar.exceptions import HTTPException
 from litestar.types import ASGIApp
 
 from sidecar.faults import BadRequest, Fault, NotFound
-from sidecar.http import batch, chat, ops, passing, speech, stream, vector_sets, vectors, voices
+from sidecar.http import batch, chat, drift, ops, passing, speech, stream, vector_sets, vectors, voices
 from sidecar.http.access import AccessLog
 from sidecar.http.service import Service
 from sidecar.http.wire import fault_response, openai_error
@@ -58,6 +58,7 @@ def create_app(service: Service) -> ASGIApp:
             chat.chat_completions,
             speech.speech,
             batch.speech_batch,
+            drift.dialog_drift,
             stream.speech_stream,
             ops.health,
             ops.live,

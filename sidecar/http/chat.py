@@ -15,7 +15,14 @@ from litestar.types import ASGIApp
 
 from sidecar.chat_turn import ChatTurn, ChoiceOver, Heard, Passed, TurnEvent, Words
 from sidecar.core.chat import ChatChunks, MessageBuilder, audio_tokens, spoken_usage
-from sidecar.core.dialog import AudioReference, SpokenTurn, audio_references, continued, resolved_messages
+from sidecar.core.dialog import (
+    AudioReference,
+    SpokenTurn,
+    audio_references,
+    last_turn,
+    new_dialog_name,
+    resolved_messages,
+)
 from sidecar.core.events import ReplyAudio, SegmentEnded, SegmentStarted
 from sidecar.faults import Fault, StoreUnavailable
 from sidecar.gate import Caller
@@ -38,10 +45,18 @@ from sidecar.http.wire import (
 from sidecar.memory import new_audio_id
 from sidecar.ports import FRAME_SAMPLES, SAMPLE_RATE_HZ, ChatOpened, ChatStream, Pcm
 from sidecar.reply import Reply, Voicing
+from sidecar.reply_ears import ReplyEars
 from sidecar.voice_choice import ChosenVoice
+from voices.carry import KeptCarry
 from voices.seeds import new_dialog_seed
 
 log = logging.getLogger(__name__)
+
+DIALOG_HEADER = "x-sidecar-dialog"
+"""Names the dialog in answers, for its drift report."""
+
+CARRY_TTL_S = 600.0
+"""A carry is of no use after a much shorter silence already."""
 
 _SILENCE: Pcm = np.zeros(FRAME_SAMPLES, np.float32)
 
@@ -79,13 +94,18 @@ async def _answer(service: Service, caller: Caller, raw: bytes, headers: Mapping
             raw = to_json({**body, "messages": messages})
         answer = await service.llm.forward("/chat/completions", raw, headers)
         return await passed_through(service, answer, named)
-    voicing = _voicing(wish, chosen, continued(references, turns))
+    turn = last_turn(references, turns)
+    voicing = _voicing(wish, chosen, turn)
+    dialog = turn.dialog if turn is not None and turn.dialog else new_dialog_name()
     stack = AsyncExitStack()
     try:
         await stack.enter_async_context(service.place(caller, wish.n))
         stream = await service.llm.stream(upstream_body(body, messages), headers)
         stack.push_async_callback(stream.aclose)
-        spoken = SpokenAnswer(service, caller, wish, voicing, stream, _chars(body.get("messages")))
+        kept = await _kept_carry(service, caller, voicing, dialog) if turn is not None else None
+        spoken = SpokenAnswer(
+            service, caller, wish, voicing, stream, _chars(body.get("messages")), dialog=dialog, kept=kept
+        )
         if wish.stream:
             return spoken.streamed(stack, named)
         async with stack:
@@ -107,12 +127,26 @@ async def _recalled(service: Service, caller: Caller, references: list[AudioRefe
         return {}
 
 
-def _voicing(wish: AudioWish, chosen: ChosenVoice, dialog: tuple[int, int] | None) -> Voicing:
-    seed, reply_index = dialog or (new_dialog_seed() if chosen.seed is None else chosen.seed, 0)
+async def _kept_carry(service: Service, caller: Caller, voicing: Voicing, dialog: str) -> KeptCarry | None:
+    """What the dialog's reply before left behind; a store that is away costs the listener nothing but that."""
+    if not (service.config.voices.carry and service.engine.traits.carry):
+        return None
+    try:
+        return await service.library.shelf.carry(caller.tenant, voicing.name, dialog)
+    except StoreUnavailable:
+        return None
+
+
+def _voicing(wish: AudioWish, chosen: ChosenVoice, turn: SpokenTurn | None) -> Voicing:
+    seed, reply_index = new_dialog_seed() if chosen.seed is None else chosen.seed, 0
+    if turn is not None:
+        seed, reply_index = turn.dialog_seed, turn.reply_index + 1
     return Voicing(
         voice=chosen.voice,
         anchor=chosen.anchor,
         stored=chosen.stored,
+        level_db=chosen.level_db,
+        fingerprint=chosen.fingerprint,
         dialog_seed=wish.seed if wish.seed is not None else seed,
         reply_index=reply_index,
         language=iso_language(wish.language) or chosen.language or None,
@@ -135,7 +169,13 @@ class SpokenAnswer:
         voicing: Voicing,
         stream: ChatStream,
         prompt_chars: int,
+        *,
+        dialog: str,
+        kept: KeptCarry | None = None,
     ) -> None:
+        self._dialog = dialog
+        self._kept = kept
+        self._ears: ReplyEars | None = None
         self._service = service
         self._caller = caller
         self._wish = wish
@@ -150,6 +190,9 @@ class SpokenAnswer:
 
     def _reply(self, choice: int) -> Reply:
         service = self._service
+        # Several choices are no dialog: the first one goes on, the others are spoken without a past.
+        ears = service.ears(self._caller, self._voicing, self._dialog, self._kept) if choice == 0 else None
+        self._ears = self._ears or ears
         return Reply(
             service.engine,
             service.clock,
@@ -157,6 +200,8 @@ class SpokenAnswer:
             service.segment_options(),
             service.reply_limits(),
             service.metrics,
+            ears=ears,
+            sound=service.sound_rules(),
         )
 
     async def _events(self) -> AsyncGenerator[TurnEvent, None]:
@@ -174,6 +219,8 @@ class SpokenAnswer:
                     elif isinstance(event, ChoiceOver):
                         over.add(event.choice)
                         await self._remember(event.choice, self._transcripts[event.choice])
+                        if event.choice == 0:
+                            await self._keep_carry()
                     yield event
             outcome = "completed"
         except (GeneratorExit, asyncio.CancelledError):
@@ -186,9 +233,22 @@ class SpokenAnswer:
 
     async def _remember(self, choice: int, transcript: str) -> None:
         if transcript:
-            turn = SpokenTurn(transcript, self._voicing.dialog_seed, self._voicing.reply_index, self._expires_at)
+            turn = SpokenTurn(
+                transcript, self._voicing.dialog_seed, self._voicing.reply_index, self._expires_at, self._dialog
+            )
             remembering = self._service.memory.remember(self._caller.tenant, self._audio_ids[choice], turn)
             await asyncio.shield(remembering)
+
+    async def _keep_carry(self) -> None:
+        """Leave the dialog's next reply something to lean on; it was spoken to its end."""
+        kept = self._ears.kept(self._service.clock.unix_s()) if self._ears is not None else None
+        if kept is None:
+            return
+        shelf = self._service.library.shelf
+        try:
+            await asyncio.shield(shelf.keep_carry(self._caller.tenant, self._dialog, kept, CARRY_TTL_S))
+        except Fault as fault:
+            log.warning("a carry could not be kept: %s", fault.code)
 
     # ------------------------------------------------------------ whole
     async def whole(self, request_id: str) -> ASGIApp:
@@ -240,6 +300,7 @@ class SpokenAnswer:
                 "content-type": "application/json",
                 "content-length": str(len(content)),
                 "x-request-id": request_id,
+                DIALOG_HEADER: self._dialog,
             },
             slow_consumer_s=self._service.config.server.slow_consumer_s,
         )
@@ -272,6 +333,7 @@ class SpokenAnswer:
                 "content-type": "text/event-stream; charset=utf-8",
                 **SSE_HEADERS,
                 "x-request-id": request_id,
+                DIALOG_HEADER: self._dialog,
             },
             slow_consumer_s=server.slow_consumer_s,
             idle_bytes=b": keep-alive\n\n",

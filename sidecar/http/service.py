@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from collections import OrderedDict
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any
 
@@ -16,6 +17,7 @@ from litestar.di import NamedDependency
 from segmenter import SegmentOptions
 from sidecar.config import Config
 from sidecar.core.admission import Admission, Ticket
+from sidecar.drift_watch import DriftWatch
 from sidecar.faults import (
     ConfigError,
     EngineFault,
@@ -29,15 +31,25 @@ from sidecar.faults import (
 from sidecar.gate import Caller, Gate
 from sidecar.http.speech_fields import SpeechRules
 from sidecar.memory import DialogMemory
-from sidecar.ports import AudioCodec, ClipReader, Clock, Engine, LanguageModel, Store
-from sidecar.reply import ReplyLimits
+from sidecar.ports import SAMPLE_RATE_HZ, AudioCodec, ClipReader, Clock, Engine, LanguageModel, Store
+from sidecar.reply import ReplyLimits, SoundRules, Voicing
+from sidecar.reply_ears import ReplyEars, WatchedDialog
 from sidecar.speech_line import LineLimits
 from sidecar.telemetry import Metrics
 from sidecar.voice_choice import VoiceChooser
 from sidecar.voice_library import VoiceLibrary
 from sidecar.voicebook import PLACEHOLDER, VoiceBook
+from voices.carry import KeptCarry
+from voices.continuity import Continuity
+from voices.guard import Guard
 
 log = logging.getLogger(__name__)
+
+WATCHED_REPLIES = 8
+"""While more speak at once their voices are not watched: sound goes first."""
+
+MAX_GUARDS = 256
+GUARDED_SAMPLES = 20 * SAMPLE_RATE_HZ
 
 
 @dataclass
@@ -61,6 +73,8 @@ class Service:
     not_ready_reason: str = "starting"
     started: bool = False
     sockets: int = 0
+    speaking: int = 0
+    _guards: OrderedDict[str, Guard] = field(default_factory=OrderedDict)
     _admission: Admission = field(init=False)
     _admitted: dict[int, asyncio.Event] = field(default_factory=dict)
 
@@ -107,6 +121,8 @@ class Service:
         """Free everything."""
         await self.llm.close()
         await self.engine.close()
+        if "drift" in self.__dict__:
+            await self.drift.close()
         await self.library.close()
         await self.store.close()
 
@@ -148,10 +164,47 @@ class Service:
         """How far speech runs ahead of its reader."""
         return LineLimits(ahead=self.config.chat.ahead_segments, chunk_timeout_s=self.config.engine.chunk_timeout_s)
 
+    @cached_property
+    def drift(self) -> DriftWatch:
+        """Listens to the voices of all dialogs."""
+        return DriftWatch(self.clock, observer=self.metrics)
+
+    def ears(self, caller: Caller, voicing: Voicing, dialog: str, kept: KeptCarry | None) -> ReplyEars | None:
+        """What listens along to a chat reply: for its carry, and for drift; None where there is nothing to gain.
+
+        ``dialog`` is its name, ``kept`` what the dialog's reply before left behind.
+        """
+        voices, traits = self.config.voices, self.engine.traits
+        continuity = None
+        if voices.carry and traits.carry:
+            continuity = Continuity(kept, reply_index=voicing.reply_index, now_s=self.clock.unix_s())
+        watched = None
+        if voices.drift != "off" and self.speaking <= WATCHED_REPLIES:
+            guard = self._guard(dialog) if voices.drift == "guard" else None
+            watched = WatchedDialog(caller.tenant, dialog, self.drift, guard)
+        if continuity is None and watched is None:
+            return None
+        return ReplyEars(voicing.reply_index, voicing.dialog_seed, continuity, watched)
+
+    def _guard(self, dialog: str) -> Guard:
+        guard = self._guards.setdefault(dialog, Guard())
+        self._guards.move_to_end(dialog)
+        if len(self._guards) > MAX_GUARDS:
+            self._guards.popitem(last=False)
+        return guard
+
+    def sound_rules(self) -> SoundRules:
+        """How the segments of a chat reply are joined."""
+        return SoundRules(self.config.voices.shape_pauses, self.config.voices.target_level_db)
+
     def reply_limits(self) -> ReplyLimits:
         """Bounds of one chat reply."""
         chat = self.config.chat
-        return ReplyLimits(self.line_limits(), chat.unspoken_chars, chat.max_reply_chars)
+        line = self.line_limits()
+        if self.config.voices.drift == "guard":
+            # A segment is judged whole, so it must be complete before anybody hears of it.
+            line = replace(line, held_samples=GUARDED_SAMPLES)
+        return ReplyLimits(line, chat.unspoken_chars, chat.max_reply_chars)
 
     def segment_options(self) -> SegmentOptions:
         """How a chat reply is cut."""
@@ -191,8 +244,12 @@ class Service:
         try:
             if not ticket.admitted:
                 await self._wait(ticket, server.queue_wait_ms / 1000)
-            with self.metrics.active(places):
-                yield
+            self.speaking += places
+            try:
+                with self.metrics.active(places):
+                    yield
+            finally:
+                self.speaking -= places
         finally:
             for admitted in self._admission.leave(ticket):
                 self._admitted[id(admitted)].set()

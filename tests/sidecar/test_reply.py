@@ -86,7 +86,8 @@ async def test_a_pause_lies_between_segments_and_not_after_the_last() -> None:
         events = await heard(reply, "# Title\n\nFirst words here. Second words here.")
     pauses = [len(e.pcm) for e in events if isinstance(e, ReplyAudio) and e.ready_s is None]
     ends = [e for e in events if isinstance(e, SegmentEnded)]
-    assert pauses == [e.segment.pause_after_ms * 24 for e in ends[:-1]]
+    # From sound to sound: 15 ms before the next one are its own.
+    assert pauses == [(e.segment.pause_after_ms - 15) * 24 for e in ends[:-1]]
     assert pauses[0] > pauses[1] > 0, "a heading is followed by a longer pause than a sentence"
     assert isinstance(events[-1], SegmentEnded)
 

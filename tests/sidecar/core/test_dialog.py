@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sidecar.core.dialog import SpokenTurn, audio_references, continued, resolved_messages
+from sidecar.core.dialog import SpokenTurn, audio_references, last_turn, resolved_messages
 from sidecar.faults import BadRequest, UnknownAudio
 
 TURN = SpokenTurn("Hi there.", dialog_seed=7, reply_index=2, expires_at=99)
@@ -73,8 +73,9 @@ def test_the_dialog_goes_on_from_the_latest_known_turn() -> None:
     messages = [{"role": "assistant", "audio": {"id": name}} for name in ("a", "b", "c")]
     references = audio_references(messages)
     later = SpokenTurn("", dialog_seed=7, reply_index=5, expires_at=1)
-    assert continued(references, {"a": TURN, "b": later}) == (7, 6)
-    assert continued(references, {}) is None
+    assert last_turn(references, {"a": TURN, "b": later}) == later
+    assert last_turn(references, {"a": TURN}) == TURN
+    assert last_turn(references, {}) is None
 
 
 @given(st.text(), st.integers(0, 2**63 - 1), st.integers(0, 10**6), st.integers(0, 2**40))
