@@ -210,12 +210,17 @@ class CodecReader:
         return packet
 
     def done(self, message: Mapping[str, Any]) -> None:
-        """The bracket's ``codec.done``. Raises ``EngineFault`` if frames are missing or a good end was not marked."""
+        """The bracket's ``codec.done``. Of a unit that failed nothing more is checked.
+
+        Raises ``EngineFault`` if frames are missing or the end was not marked.
+        """
+        if message.get("error"):
+            return
         told = message.get("total_frames"), message.get("seq_last")
         if told != (self.total_frames, self._last):
             raise EngineFault(
                 f"codec.done tells of {told[0]} frames up to packet {told[1]}; "
                 f"{self.total_frames} up to packet {self._last} came."
             )
-        if not (self.ended or message.get("error")):
+        if not self.ended:
             raise EngineFault("The codec stream ended without its last packet.")

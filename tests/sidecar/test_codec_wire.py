@@ -132,7 +132,7 @@ def test_an_empty_bracket() -> None:
     assert len(writer.end()) == HEADER_BYTES
     with pytest.raises(EngineFault, match="without its last packet"):
         reader.done({"total_frames": 0, "seq_last": -1, "error": False})
-    reader.done({"total_frames": 0, "seq_last": -1, "error": True})
+    reader.done({"total_frames": 0, "seq_last": 0, "error": True})
 
 
 def test_packets_lost_doubled_late_or_miscounted_are_noticed() -> None:

@@ -176,6 +176,7 @@ async def test_leaving_early_does_not_leave_the_rest_for_the_next(decoder: Decod
         ({"before": [{"type": "codec.done"}]}, "without its codec.start"),
         ({"before": [{"type": "error", "message": "no codec tokens here"}]}, "no codec tokens here"),
         ({"done": {"error": True}}, "a unit failed"),
+        ({"done": {"error": True}, "off_by": 1, "before": [{"type": "error", "message": "no voice"}]}, "no voice"),
     ],
 )
 async def test_what_cannot_be_decoded_is_said(script: dict[str, Any], says: str, decoder: Decoder) -> None:
