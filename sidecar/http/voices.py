@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from contextlib import AsyncExitStack
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -12,10 +13,17 @@ from litestar.types import ASGIApp
 
 from sidecar.faults import BadRequest, Fault, NotFound, StoreUnavailable, TooBusy, Unauthorized
 from sidecar.gate import Caller
+from sidecar.http.auditions import audition_answer, wished_seeds
 from sidecar.http.service import Injected, Service
 from sidecar.http.speech_fields import iso_language, vector_anchor
 from sidecar.http.uploads import Form, UploadedFile, read_form
-from sidecar.http.wire import fault_response, json_response, omni_error, openai_error, unless_gone
+from sidecar.http.wire import (
+    fault_response,
+    json_response,
+    omni_error,
+    openai_error,
+    unless_gone,
+)
 from sidecar.voice_choice import checked_transcript
 from voices.anchor import SpeakerAnchor
 from voices.record import MAX_SAID_CHARS, VoiceCard, VoiceRecord, voice_name
@@ -126,18 +134,32 @@ class _Wanted:
     seed: int
     file: UploadedFile | None
     vector: SpeakerAnchor | None
+    audition: int
 
 
 @post("/v1/audio/voices", status_code=200)
 async def upload_voice(request: Request[Any, Any, Any], service: Injected) -> ASGIApp:
-    """Store a voice from a recording or a vector. An older one of that name stays until the new one is good."""
+    """Store a voice from a recording or a vector. An older one of that name stays until the new one is good.
+
+    With ``audition`` (how many seeds to try) the answer is an event stream: the voice as it is stored, how far the
+    audition has come, and the voice with the best seed.
+    """
     try:
         caller = service.authenticate(request)
         caller.require("voices:write")
         form = await read_form(request, service.config.server.body_timeout_s)
         wanted = _wanted(form, service)
-        body = await unless_gone(request, _stored(wanted, caller, service))
-        return json_response(body).to_asgi_response(app=None, request=request)
+        saved, notes = await unless_gone(request, _stored(wanted, caller, service))
+        body = _upload_answer(saved.card(), notes)
+        if not wanted.audition:
+            return json_response(body).to_asgi_response(app=None, request=request)
+        stack = AsyncExitStack()
+        try:
+            await stack.enter_async_context(service.place(caller, 1))
+        except BaseException:
+            await stack.aclose()
+            raise
+        return audition_answer(service, saved, body, wanted.audition, stack)
     except Fault as fault:
         service.answered(fault)
         return fault_response(fault, omni_error).to_asgi_response(app=None, request=request)
@@ -164,6 +186,7 @@ def _wanted(form: Form, service: Service) -> _Wanted:
         seed=checked_seed(form.text("seed")),
         file=replace(file, media_type=_media_type(file)) if file is not None else None,
         vector=_vector(numbers, service) if numbers else None,
+        audition=wished_seeds(form.text("audition")),
     )
 
 
@@ -208,7 +231,8 @@ def _vector(text: str, service: Service) -> SpeakerAnchor:
     return vector_anchor(numbers, service.engine.traits.clone_widths)
 
 
-async def _stored(wanted: _Wanted, caller: Caller, service: Service) -> dict[str, Any]:
+async def _stored(wanted: _Wanted, caller: Caller, service: Service) -> tuple[VoiceRecord, tuple[str, ...]]:
+    """The voice as it was stored, and what might be better about its recording."""
     _, version = await service.library.state(caller.tenant, wanted.name)
     notes: tuple[str, ...] = ()
     level_db = None
@@ -230,8 +254,7 @@ async def _stored(wanted: _Wanted, caller: Caller, service: Service) -> dict[str
         recording_bytes=len(wanted.file.data) if wanted.file is not None else 0,
         said=wanted.said[:MAX_SAID_CHARS],
     )
-    saved = await service.library.save(record, version)
-    return _upload_answer(saved.card(), notes)
+    return await service.library.save(record, version), notes
 
 
 def made_record(**fields: Any) -> VoiceRecord:

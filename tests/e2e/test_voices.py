@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import base64
 import json
 from collections.abc import AsyncIterator
@@ -14,7 +15,7 @@ import pytest_asyncio
 from openai import AsyncOpenAI
 
 from tests.e2e.conftest import Running, running
-from tests.e2e.speech_tools import omni_error, overheard
+from tests.e2e.speech_tools import events, omni_error, overheard
 from tests.e2e.voice_tools import VOICES, listed, recording, said, upload, vector, wav_file
 from tests.e2e.ws_client import opened
 from voices.seeds import segment_seed
@@ -103,6 +104,9 @@ async def test_what_a_form_must_have(talker: Running) -> None:
         (good | {"seed": "-1"}, file, "seed"),
         (good | {"seed": str(2**63)}, file, "seed"),
         (good | {"language": "Klingon"}, file, "language"),
+        (good | {"audition": "1"}, file, "audition"),
+        (good | {"audition": "17"}, file, "audition"),
+        (good | {"audition": "many"}, file, "audition"),
     ]
     for name in ("..", ".", "a/b", "../x", "a\\b", "a\0b", "n" * 65, "alto", "ALTO", "default", "alto+bass", "a\r\nb"):
         cases.append(({"name": name, "consent": "c"}, file, "name"))
@@ -184,6 +188,46 @@ async def test_bodies_that_are_no_form(talker: Running, content: bytes, kind: st
 async def test_too_many_parts(talker: Running) -> None:
     files = {f"f{n}": ("a.wav", b"x", "audio/wav") for n in range(40)}
     omni_error(await talker.http.post(VOICES, data={"name": "many", "consent": "c"}, files=files))
+
+
+# ---------------------------------------------------------------- audition
+async def test_an_audition_tells_its_progress_and_keeps_the_best_seed(talker: Running) -> None:
+    with overheard(talker) as asked:
+        answer = await upload(talker, "heard", audition="3", seed="4", language="de")
+    assert answer.headers["content-type"].startswith("text/event-stream")
+    found = events(answer.text)
+    assert [kind for kind, _ in found] == ["voice.stored", *["voice.audition.progress"] * 3, "voice.audition.done"]
+    stored, *progress, done = [body for _, body in found]
+    assert stored["voice"]["name"] == "heard"
+    assert [one["done"] for one in progress] == [1, 2, 3]
+    assert progress[0]["seed"] == 4
+    top = max(progress, key=lambda one: (one["worst"], one["mean"]))
+    assert (done["seed"], done["worst"]) == (top["seed"], top["worst"])
+    assert [u.seed for u in asked[:3]] == [segment_seed(4, 0, n) for n in range(3)]
+    assert {u.language for u in asked} == {"de"}
+    card = (await talker.http.get("/api/voice-vectors/heard")).json()
+    assert (card["seed"], card["version"]) == (done["seed"], done["version"])
+
+
+async def test_an_audition_that_fails_leaves_the_voice(start: Any) -> None:
+    async with start(engine__tone_fault="first_chunk", engine__warm_up=False) as server:
+        answer = await upload(server, "heard", audition="2", seed="4")
+        kinds = [kind for kind, _ in events(answer.text)]
+        assert kinds == ["voice.stored", *["voice.audition.progress"] * 2, "voice.audition.error"]
+        assert (await server.http.get("/api/voice-vectors/heard")).json()["seed"] == 4
+
+
+async def test_who_leaves_an_audition_ends_it() -> None:
+    async with running(engine__tone_realtime_factor=0.5) as server:
+        files = {"audio_sample": ("v.wav", wav_file(recording()), "audio/wav")}
+        form = {"name": "left", "consent": "c", "audition": "16"}
+        async with server.http.stream("POST", VOICES, data=form, files=files) as answer:
+            async for line in answer.aiter_lines():
+                if line == "event: voice.stored":
+                    break
+        async with asyncio.timeout(30):
+            await server.rows_free()
+        assert "left" in (await listed(server))["voices"]
 
 
 # ---------------------------------------------------------------- use
