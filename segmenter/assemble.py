@@ -6,7 +6,7 @@ import re
 from bisect import bisect_right
 from collections.abc import Callable
 
-from segmenter.judge import Cut, Judge
+from segmenter.judge import Cut, Judge, may_decide
 from segmenter.marks import BULLETS
 from segmenter.policy import (
     GAP_LIMIT_CHARS,
@@ -85,14 +85,16 @@ class Assembler:
         self._ends.extend(ends)
         self._said_end = self._ends[-1]
         self.last_char = text[-1]
-        self._decide(final=False)
+        if self.judge.waiting or len(self._clean) > self._options.max_chars or may_decide(text):
+            self._decide(final=False)
 
     def blank(self, end: int) -> None:
         """White space up to ``end``."""
         if self._clean and self._clean[-1] != " ":
             self._clean += " "
             self._ends.append(end)
-            self._decide(final=False)
+            if self.judge.waiting or len(self._clean) > self._options.max_chars:
+                self._decide(final=False)
         elif self._clean:
             self._ends[-1] = end
         self.skipped(end)

@@ -23,6 +23,11 @@ _GUESS_CHARS = 120
 _GUESS_STEP_CHARS = 24
 
 
+def may_decide(text: str) -> bool:
+    """Whether there is a mark in ``text`` that is to be judged."""
+    return _SCAN.search(text) is not None
+
+
 class Cut(NamedTuple):
     """``text[:end]`` is a segment; ``clause``: only a part of a sentence."""
 
@@ -33,10 +38,12 @@ class Cut(NamedTuple):
 class Judge:
     """What is known of the sentence that is being read. No mark is judged twice, except one that had to wait.
 
-    All methods get the clean text since the last cut; it only grows, until ``cut_off`` or ``cut_back``.
+    All methods get the clean text since the last cut; it only grows, until ``cut_off`` or ``cut_back``. ``waiting``: a
+    mark waits for the text behind it; else only a further mark or the length limit leads to a cut.
     """
 
     def __init__(self, options: SegmentOptions) -> None:
+        self.waiting = False
         self._options = options
         self._scanned = 0
         self._clause_at = 0
@@ -66,7 +73,8 @@ class Judge:
 
     # ------------------------------------------------------------ bookkeeping
     def cut_off(self, end: int, spoken: str) -> None:
-        """``text[:end]`` has left as a segment that says ``spoken``."""
+        """``text[:end]`` has left as a segment that says ``spoken``; what is left is to be judged anew."""
+        self.waiting = True
         if self._code == AUTO and spoken:
             self._guess.note(spoken[:_GUESS_CHARS])
         self._names = {position - end for position in self._names if position >= end}
@@ -76,6 +84,7 @@ class Judge:
 
     def cut_back(self, keep: int) -> None:
         """Only ``text[:keep]`` is left: the rest was not to be said."""
+        self.waiting = True
         self._nesting.cut_back(keep)
         self._names = {position for position in self._names if position < keep}
         self._scanned = min(self._scanned, keep)
@@ -84,6 +93,7 @@ class Judge:
 
     def line_over(self) -> None:
         """A line has ended."""
+        self.waiting = False
         self._nesting.clear()
         self._scanned = self._clause_at = self._joined_at = 0
         self._guessed = None
@@ -102,6 +112,7 @@ class Judge:
     def next_cut(self, text: str, *, final: bool, chatty: bool, listing: bool, clauses: bool) -> Cut | None:
         """The next certain cut, or None. ``clauses``: at clause marks too; ``listing``: the line is a list's item."""
         limit = self._options.max_chars
+        self.waiting = False
         while True:
             mark = _SCAN.search(text, self._scanned, limit)
             if mark is None:
@@ -112,6 +123,7 @@ class Judge:
             end = self._judge(text, at, final=final, chatty=chatty, listing=listing, clauses=clauses)
             if end == WAIT:
                 self._scanned = at
+                self.waiting = True
                 return None
             if end > limit:
                 return self._cut_by_length(text, limit)

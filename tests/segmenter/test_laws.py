@@ -16,14 +16,17 @@ _MARKUP = (
     '<a href="x¦">¦[¦]¦](¦[^1]¦[1]¦![¦https://x.y/a_(b)¦www.¦h¦$¦$$¦$x^2$¦\\¦\\(¦\\)¦\\[¦&¦&amp;¦&nbsp;¦【¦4†source】¦'
     "】¦---¦===¦# ¦> ¦1. ¦• ¦|¦| a | b |¦\n|¦<|channel|>¦<|message|>¦\ue200¦\ue201"
 )
+_LISTS = "1. a¦ 2. B¦ 2) ¦• ¦ • ¦b. ¦ii. ¦:¦;¦Բ:¦και;¦「行く。」と¦“好！”妈妈¦说¦①¦Name | Age\n--- | ---\n¦P.S. ¦Mr ¦,,"
 _OTHERS = "👍¦🏽¦\u200d¦\ufe0f¦©¦1️⃣¦你好¦かな¦한국¦é¦e\u0301¦नमस्ते¦" + "x" * 45 + "¦" + "a b c d e f g " * 6
-_PIECES = st.sampled_from("¦".join((_WORDS, _BLANKS, _MARKS, _MARKUP, _OTHERS)).split("¦"))
+_PIECES = st.sampled_from("¦".join((_WORDS, _BLANKS, _MARKS, _MARKUP, _LISTS, _OTHERS)).split("¦"))
 _TEXTS = st.lists(_PIECES, max_size=40).map("".join) | st.text(max_size=80)
 _OPTIONS = st.builds(
     SegmentOptions,
     granularity=st.sampled_from(["none", "sentence", "clause"]),
     first_by_clause=st.booleans(),
     max_chars=st.sampled_from([40, 60, 300]),
+    language=st.sampled_from(["auto", "en", "de", "ko", "xx"]),
+    join_short=st.booleans(),
     starts_in_think=st.sampled_from([False, False, False, True]),
 )
 
@@ -69,3 +72,28 @@ def test_pauses_add_cuts_but_lose_nothing(text: str, options: SegmentOptions, pa
     segments += stream.flush()
     _check(text, segments, options)
     assert stream.pending_chars == 0
+
+
+@settings(max_examples=150, deadline=None)
+@given(_TEXTS)
+def test_every_speakable_character_is_in_the_span_of_one_segment(text: str) -> None:
+    """Letters of plain text are spoken; spans do not overlap and leave nothing out."""
+    plain = "".join(char for char in text if (char.isalnum() and char.isascii()) or char in " .,") or "a"
+    segments = run([plain])
+    _check(plain, segments, SegmentOptions())
+    letters = "".join(filter(str.isalnum, plain))
+    spoken = "".join("".join(filter(str.isalnum, segment.spoken)) for segment in segments)
+    if "www" not in plain.lower() and "http" not in plain.lower():
+        assert spoken == letters
+
+
+@settings(max_examples=100, deadline=None)
+@given(_TEXTS, st.lists(st.integers(0, 5000), max_size=6))
+def test_forcing_adds_cuts_but_loses_nothing(text: str, places: list[int]) -> None:
+    stream = SegmentStream()
+    segments: list[Segment] = []
+    for part in _cut(text, places):
+        segments += stream.feed(part)
+        segments += stream.force()
+    segments += stream.flush()
+    _check(text, segments, SegmentOptions())
