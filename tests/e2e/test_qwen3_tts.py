@@ -183,7 +183,7 @@ async def test_a_base_checkpoint_speaks_with_an_embedding(folder: Path) -> None:
         bad = {
             "speaker_embedding": (vector[:-1], f"{width - 1} elements; {width} are needed"),
             "task_type": ("VoiceDesign", "only Base"),
-            "voice": ("ryan", "send ref_audio or speaker_embedding"),
+            "voice": ("ryan", "brings none: name a stored one"),
         }
         for field, (value, says) in bad.items():
             fields = {"instructions": "calm", field: value}
