@@ -50,6 +50,9 @@ def number_pattern(decimal_mark: str, blank_groups: bool) -> str:
     """
     group_mark, decimal = (",", r"(?:\.[0-9]+)?") if decimal_mark == "." else (r"\.", "(?:[,.][0-9]+)?")
     other = r"[0-9]{1,3}(?:\.[0-9]{3}){1,4},[0-9]+" if decimal_mark == "." else r"[0-9]{1,3}(?:,[0-9]{3}){1,4}\.[0-9]+"
+    if decimal_mark == ".":
+        # Euros keep their comma in any language.
+        other += rf"|(?<=€)[0-9]{{1,6}},[0-9]{{2}}|[0-9]{{1,6}},[0-9]{{2}}(?=[{NARROW} ]?€)"
     groups = [group_mark, f"[{NARROW}]", "['’]"] + ([" "] if blank_groups else [])
     blanks = [] if blank_groups else [r"[0-9]{1,3}(?: 000){1,4}"]
     grouped = "|".join(blanks + [rf"[0-9]{{1,3}}(?:{mark}[0-9]{{3}}){{1,4}}" for mark in groups])

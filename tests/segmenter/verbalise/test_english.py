@@ -45,6 +45,7 @@ from segmenter.verbalise import verbalise
         ("$3.5M, $3 million", "three point five million dollars, three million dollars"),
         ("$1.5bn", "one point five billion dollars"),
         ("$3-5, $10/month, CHF 20", "three to five dollars, ten dollars per month, twenty francs"),
+        ("5,50 € or €5,50", "five euros and fifty cents or five euros and fifty cents"),
         ("$5.5", "five point five dollars"),
         # units, per cent, ranges
         ("20 km/h for 1 mile or 2.5 kg", "twenty kilometers per hour for 1 mile or 2.5 kg"),
