@@ -316,6 +316,10 @@ class Store(Protocol):
     own clock; an expired record is absent.
     """
 
+    @property
+    def answers(self) -> bool:
+        """False while it is known to be away, not open or closed. Cheap; never raises."""
+
     async def start(self) -> None:
         """Open or connect."""
 

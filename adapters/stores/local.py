@@ -60,6 +60,11 @@ class LocalStore:
         self._worker: ThreadPoolExecutor | None = None
         self._calls = 0
 
+    @property
+    def answers(self) -> bool:
+        """True while it is open."""
+        return self._worker is not None
+
     async def start(self) -> None:
         """Open the store; may be tried again after a fault. Nothing happens if it is open. Not after ``close``.
 

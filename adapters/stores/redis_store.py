@@ -248,13 +248,16 @@ class RedisStore:
         try:
             yield
         except Away:
-            was_open = self._breaker.open
-            self._breaker.failed(self._clock.now_ms())
-            if self._breaker.open and not was_open:
-                log.warning("the store is away")
-                self._trouble.set()
+            self._failed()
             raise
         self._breaker.succeeded()
+
+    def _failed(self) -> None:
+        was_open = self._breaker.open
+        self._breaker.failed(self._clock.now_ms())
+        if self._breaker.open and not was_open:
+            log.warning("the store is away")
+            self._trouble.set()
 
     async def _write(self, write: Write, expected: bytes) -> int:
         """The new version, or 0 if another one than ``expected`` was there."""
@@ -292,11 +295,16 @@ class RedisStore:
         """Pass on what others change, for ever."""
         pause_ms = TEND_EVERY_MS
         while not self._changes.closed:
-            with contextlib.suppress(StoreUnavailable):
+            try:
                 async for data in link.messages(self._layout.channel):
                     pause_ms = TEND_EVERY_MS
                     if data is not None:
                         self._heard(data)
+            except Away:
+                # A store that nobody asks is known to be away all the same.
+                self._failed()
+            except StoreUnavailable as fault:
+                log.warning("changes of other instances are not told: %s", fault.message)
             await self._clock.sleep(pause_ms)
             pause_ms = min(2 * pause_ms, 1_000.0)
 

@@ -39,11 +39,12 @@ async def live() -> Response[bytes]:
 
 @route("/ready", http_method=_READ)
 async def ready(service: Injected) -> Response[bytes]:
-    """Ready after the warm-up synthesis."""
+    """Ready after the warm-up synthesis; ``degraded`` names what is away that speech can do without."""
     state = await service.engine.health()
-    if service.ready.is_set() and state.ok:
-        return json_response({"status": "ready"})
-    reason = service.not_ready_reason if not service.ready.is_set() else state.reason
+    missed = not service.store.answers
+    if service.ready.is_set() and state.ok and not (missed and service.config.store.required):
+        return json_response({"status": "ready", **({"degraded": ["store"]} if missed else {})})
+    reason = service.not_ready_reason if not service.ready.is_set() else state.reason or "the store does not answer"
     return json_response({"status": "not ready", "reason": reason}, status=503, headers={"retry-after": "1"})
 
 

@@ -330,8 +330,10 @@ async def test_changes_end_when_the_store_is_closed(store: Store, tenant: str) -
 
 # ---------------------------------------------------------------- life
 async def test_closed_store_is_unavailable(store: Store, tenant: str) -> None:
+    assert store.answers
     await store.close()
     await store.close()
+    assert not store.answers
     for call in (
         store.get(tenant, "k", "a"),
         store.put(tenant, "k", "a", b"x"),

@@ -236,7 +236,13 @@ async def test_a_dialog_goes_on_while_redis_is_away_and_is_shared_once_it_is_bac
     dialog = Dialog()
     for text in TURNS[:2]:
         await dialog.say(pair[0].url, text)
-    redis.start()
+    async with httpx.AsyncClient(base_url=pair[0].url, timeout=60) as client, asyncio.timeout(60):
+        while (ready := await client.get("/ready")).json() == {"status": "ready"}:
+            await asyncio.sleep(0.05)
+        assert (ready.status_code, ready.json()) == (200, {"status": "ready", "degraded": ["store"]})
+        redis.start()
+        while (await client.get("/ready")).json() != {"status": "ready"}:
+            await asyncio.sleep(0.05)
     async with asyncio.timeout(60):
         while (await ask(pair[1].url, [*dialog.messages, {"role": "user", "content": TURNS[2]}])).is_error:
             await asyncio.sleep(0.05)

@@ -92,6 +92,20 @@ async def _is(call: Awaitable[object], expected: object) -> bool:
 
 
 @needs_redis
+async def test_a_store_that_nobody_asks_is_known_to_be_away(tmp_path: Path) -> None:
+    with redis_server(tmp_path) as server:
+        async with opened(server.url) as store:
+            server.kill()
+            async with asyncio.timeout(TIMEOUT_S):
+                while store.answers:
+                    await asyncio.sleep(0.01)
+            server.start()
+            async with asyncio.timeout(TIMEOUT_S):
+                while not store.answers:
+                    await asyncio.sleep(0.01)
+
+
+@needs_redis
 async def test_what_is_put_while_it_is_away_is_written_when_it_is_back(tmp_path: Path) -> None:
     with redis_server(tmp_path) as server:
         async with opened(server.url) as store:
