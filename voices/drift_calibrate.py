@@ -27,7 +27,10 @@ _DRAWN_DIALOGS = 200
 _DRAWN_SEGMENTS = 24
 _MARGIN = 1.15
 _LEAST_THRESHOLD = 4.0
-_REROLL_OVER_WATCH = 1.25
+_TIMBRE_MARGIN = 1.3
+"""Larger: the tails of a distance in 24 bands are longer than those of one quantity."""
+
+_REROLL_OVER_WATCH = 1.15
 _SHRINK = 0.3
 _UNCERTAIN_S = 6.0
 _MIN_ACTIVE_S = 0.5
@@ -138,8 +141,8 @@ def _fit_timbre(spectra: Sequence[Spectrum], start: DriftLimits, draw: random.Ra
             largest = max(largest, *(timbre_distance(timbre, anchor, each, given=False) for each in drawn))
     return replace(
         start.timbre,
-        watch=_MARGIN * largest,
-        reroll=_MARGIN * _REROLL_OVER_WATCH * largest,
+        watch=_TIMBRE_MARGIN * largest,
+        reroll=_TIMBRE_MARGIN * _REROLL_OVER_WATCH * largest,
         whitening=_whitening(spectra),
         uncertain_s=_UNCERTAIN_S,
     )

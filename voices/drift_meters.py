@@ -12,8 +12,8 @@ import numpy as np
 from voices.drift_limits import Steadiness, Timbre
 from voices.features import BAND_HOP_S, EMPTY_SPECTRUM, Spectrum, spectrum_distance_db
 
-WINDOW = 8
-"""A shift is looked for in the last 1 ... 8 segments."""
+WINDOW = 12
+"""A shift is looked for in the last 1 ... 12 segments."""
 
 BASELINE_SEGMENTS = 8
 BASELINE_S = 12.0
@@ -25,6 +25,7 @@ _CLIP_DEVIATIONS = 2.5
 _TIMBRE_MIN_S = 2.0
 _TIMBRE_ANCHOR_S = 6.0
 _USUAL_SEGMENTS = 3
+_USUAL_KEPT = 16
 _OVER_USUAL = 1.6
 
 
@@ -40,7 +41,7 @@ class Change:
 class SteadyMeter:
     """Level, pitch or pace: is it where it was at the beginning of the dialog (or where the voice has it)?
 
-    The last 1 to 8 segments are averaged, weighted by how sure each is; the surest change counts. One segment alone
+    The last 1 to 12 segments are averaged, weighted by how sure each is; the surest change counts. One segment alone
     shows a jump, several together a small shift that no single one would show. Nothing is said before the third
     segment, unless the baseline is given. ``look`` changes nothing; ``take`` remembers.
     """
@@ -124,7 +125,7 @@ class TimbreMeter:
         self._anchor = anchor or EMPTY_SPECTRUM
         self._given = anchor is not None
         self._pool = EMPTY_SPECTRUM
-        self._usual: deque[float] = deque(maxlen=2 * WINDOW)
+        self._usual: deque[float] = deque(maxlen=_USUAL_KEPT)
 
     @property
     def anchor(self) -> Spectrum:

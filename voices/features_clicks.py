@@ -34,7 +34,11 @@ def find_clicks(samples: NDArray[np.float32]) -> tuple[Click, ...]:
     """The steps within a segment, in order, at most ``MAX_CLICKS``. A lone wrong sample counts as one click."""
     steps = np.abs(np.diff(samples))
     found: list[Click] = []
-    for at in _candidates(steps):
+    for candidate in _candidates(steps):
+        at = candidate
+        # A lone wrong sample makes two steps, and the second may be the larger one.
+        if at and steps[at - 1] > steps[at] * _LONE_SAMPLE_BACK:
+            at -= 1
         if found and at < found[-1].at_sample + 2:
             continue
         if _stands_alone(steps, at):
@@ -63,4 +67,4 @@ def _stands_alone(steps: NDArray[np.float32], at: int) -> bool:
     if len(after) and after[0] > steps[at] * _LONE_SAMPLE_BACK:
         after = after[1:]
     others = max(float(before.max(initial=0.0)), float(after.max(initial=0.0)))
-    return bool(steps[at] > _STANDS_OUT * others)
+    return bool(steps[at] > max(_SMALLEST, _STANDS_OUT * others))

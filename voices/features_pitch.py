@@ -21,7 +21,8 @@ _FFT = 1_024
 _LOWEST_HZ, _HIGHEST_HZ = 60.0, 500.0
 _MIN_LAG = int(_SLOW_HZ / _HIGHEST_HZ)
 _MAX_LAG = int(_SLOW_HZ / _LOWEST_HZ) + 1
-_VOICED = 0.55
+_HIGHEST_PART_HZ = 1_800
+_VOICED = 0.6
 _SHORTER_LAG_WINS = 0.92
 _QUIETEST_RMS = 10 ** (-60 / 20)
 _BLOCK_FRAMES = 128
@@ -56,6 +57,8 @@ def _pitch_of(frames: NDArray[np.float32]) -> NDArray[np.float64]:
     centred = frames - frames.mean(axis=1, keepdims=True)
     loud = np.sqrt(np.square(centred).mean(axis=1)) > _QUIETEST_RMS
     power = np.square(np.abs(np.fft.rfft(centred * _HANN, _FFT, axis=1)))
+    # Without its higher parts the peak is broad: its place between two lags can be told.
+    power[:, _HIGHEST_PART_HZ * _FFT // _SLOW_HZ :] = 0
     raw = np.fft.irfft(power, axis=1)[:, : _MAX_LAG + 2]
     correlation = raw / np.maximum(raw[:, :1], 1e-12) / _WINDOW_CORRELATION
     window = correlation[:, _MIN_LAG : _MAX_LAG + 1]
