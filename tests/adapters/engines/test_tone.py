@@ -1,6 +1,8 @@
 from __future__ import annotations
 
 import asyncio
+import itertools
+import re
 from typing import Any
 
 import numpy as np
@@ -9,6 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from adapters.engines.tone import ToneEngine, ToneSettings
+from adapters.engines.tone_tune import spectrum_of, timbre_of_embedding
 from sidecar.faults import EngineFault, EngineLost
 from sidecar.ports import FRAME_SAMPLES, AudioChunk, Pcm, Speaking, Utterance
 from tests.adapters.engines.clocks import ManualClock, settle
@@ -214,3 +217,80 @@ async def test_chunks_can_be_iterated_once() -> None:
     await collect(speaking)
     with pytest.raises(RuntimeError):
         speaking.chunks()
+
+
+# ---------------------------------------------------------------- texts that are still coming
+async def hummed_live(text: str, sizes: list[int]) -> list[AudioChunk]:
+    engine = await started()
+    speaking = await engine.open(Utterance("", "alto", 1, live=True))
+    reader = asyncio.ensure_future(collect(speaking))
+    at = 0
+    for size in itertools.chain(sizes, itertools.repeat(7)):
+        if at >= len(text):
+            break
+        speaking.append(text[at : at + size])
+        at += size
+        await settle()
+    speaking.finish()
+    return await reader
+
+
+@given(st.text("ab \n\u00e9\u3000", max_size=60), st.lists(st.integers(1, 20), max_size=12))
+def test_any_arrival_hums_what_the_whole_text_hums(text: str, sizes: list[int]) -> None:
+    if not text.strip():
+        text += "x"
+    live = asyncio.run(hummed_live(text, sizes))
+    whole = asyncio.run(hum(text))
+    assert np.array_equal(np.concatenate([chunk.pcm for chunk in live]), whole)
+    read = [chunk.text_chars or 0 for chunk in live]
+    assert read == sorted(read)
+    assert read[-1] == len(text.rstrip())
+
+
+async def test_a_word_sounds_once_the_next_has_begun() -> None:
+    engine = await started()
+    speaking = await engine.open(Utterance("", "alto", 1, live=True))
+    stream = speaking.chunks()
+    first = asyncio.ensure_future(anext(stream))
+    for piece in ("hel", "lo", " "):
+        speaking.append(piece)
+        await settle()
+        assert not first.done()
+    speaking.append("w")
+    assert (await first).text_chars == len("hello")
+    speaking.cancel()
+
+
+async def test_characters_read_are_those_of_the_word_that_sounds() -> None:
+    engine = await started(chunk_ramp_frames=(1,))
+    chunks = await collect(await engine.open(Utterance(TEXT, "alto", 1)))
+    ends = [found.end() for found in re.finditer(r"\S+", TEXT)]
+    assert sorted({chunk.text_chars or 0 for chunk in chunks}) == ends
+
+
+# ---------------------------------------------------------------- voices
+def buzz(hz: float) -> Pcm:
+    time_s = np.arange(12_000) / 24_000
+    partials = [np.sin(2 * np.pi * hz * partial * time_s) / 20 for partial in range(1, 6)]
+    made: Pcm = np.sum(partials, axis=0).astype(np.float32)
+    return made
+
+
+def test_a_brighter_recording_gives_a_higher_voice() -> None:
+    voices = [timbre_of_embedding(spectrum_of(buzz(hz))) for hz in (120, 500, 2_000)]
+    assert [voice.base_hz for voice in voices] == sorted({voice.base_hz for voice in voices})
+    assert all(90 <= voice.base_hz <= 330 for voice in voices)
+    assert len({voice.name for voice in voices}) == 3
+
+
+def test_a_louder_recording_of_the_same_is_the_same_voice() -> None:
+    assert np.array_equal(spectrum_of(buzz(200)), spectrum_of(buzz(200) * 2))
+
+
+@given(st.integers(0, 2**32 - 1))
+def test_any_embedding_gives_a_voice_of_the_usual_level(seed: int) -> None:
+    vector = np.random.default_rng(seed).normal(size=1_024).astype(np.float32)
+    voice = timbre_of_embedding(vector)
+    assert np.isclose(np.square(voice.wave).mean(), 0.5, rtol=1e-3)
+    assert np.abs(voice.wave).max() < 4
+    assert np.array_equal(timbre_of_embedding(vector).wave, voice.wave)

@@ -42,6 +42,38 @@ def test_ids_of_arriving_text_are_those_of_the_whole(pieces: list[str]) -> None:
         found += live.feed(piece)
     found += live.finish()
     assert tuple(found) == TOKENIZER.body_ids("".join(pieces))
+    assert len(live.ends) == len(found)
+    assert live.ends == sorted(live.ends)
+    assert all(0 <= end <= len("".join(pieces)) for end in live.ends)
+
+
+@settings(max_examples=200, deadline=None)
+@given(texts)
+def test_ends_do_not_depend_on_how_the_text_arrives(pieces: list[str]) -> None:
+    whole, live = TOKENIZER.live(), TOKENIZER.live()
+    whole.feed("".join(pieces))
+    whole.finish()
+    for piece in pieces:
+        live.feed(piece)
+    live.finish()
+    assert live.ends == whole.ends
+
+
+@pytest.mark.parametrize(
+    ("text", "ends"),
+    [
+        ("hello world.", [5, 11, 12]),
+        (" cafe\u0301, na", [6, 7, 10]),
+        ("\n\n  hi", [3, 6]),
+        ("\U0001f642", [1]),
+    ],
+)
+def test_ends_are_characters_of_the_text_as_it_came(text: str, ends: list[int]) -> None:
+    live = TOKENIZER.live()
+    live.feed(text)
+    live.finish()
+    assert sorted(set(live.ends) & set(ends)) == ends
+    assert live.ends[-1] == ends[-1] == len(text)
 
 
 @settings(max_examples=100, deadline=None)
