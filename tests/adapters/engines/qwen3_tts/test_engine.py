@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import asyncio
+import re
 import threading
 from collections.abc import Sequence
 from dataclasses import replace
@@ -24,10 +25,11 @@ from sidecar.faults import (
     UnsupportedByEngine,
     UnsupportedLanguage,
 )
-from sidecar.ports import Pcm, Speaking, Utterance
+from sidecar.ports import AudioChunk, Pcm, Speaking, Utterance
 from tests.adapters.engines.qwen3_tts.toy import LOOPING_ID, ToyDecoder, ToyTalker, alone, samples_of, stages
 from tests.adapters.engines.qwen3_tts.toy_engine import ToyTokens, model, toy_engine
 from voices.anchor import SpeakerAnchor
+from voices.carry import Carry
 
 TEXT = " ".join(f"word{number}" for number in range(40))
 SAY = Utterance(TEXT, "vivian", 3, "en")
@@ -173,6 +175,56 @@ async def test_the_first_audio_takes_one_prefill_one_step_one_frame_decoded() ->
     await said(await engine.open(SAY))
     assert calls[:3] == [("admit", 0), ("step", 1), ("decode", 1)]
     await engine.close()
+
+
+async def test_codes_alone_are_not_decoded_nor_is_a_reference_listened_to() -> None:
+    calls: list[str] = []
+    decoder = ToyDecoder()
+    engine = Qwen3TtsEngine(
+        Qwen3TtsSettings(),
+        lambda: Loaded(model("base"), Stages(ToyTalker(), decoder)),
+        trace=lambda what, ids, frames: calls.append(what),
+    )
+    await engine.start()
+    asked = replace(SAY, voice="anna", output="codes", carry=Carry(np.ones((3, 16), np.int16), "just said"))
+    chunks = [chunk async for chunk in (await engine.open(asked)).chunks()]
+    prompt = prompt_of(model("base"), asked)
+    spoken = np.concatenate([chunk.codes for chunk in chunks if chunk.codes is not None])
+    assert np.array_equal(spoken, alone(prompt))
+    assert "decode" not in calls
+    assert decoder.calls == []
+    await engine.close()
+
+
+async def test_a_mixed_batch_gives_each_what_it_asked_for() -> None:
+    engine = await started(toy_engine())
+    asked = [replace(SAY, output=output, seed=seed) for seed in (1, 2) for output in ("pcm", "codes", "both")]
+    rows = [await engine.open(one) for one in asked]
+    heard = await asyncio.gather(*(_all(row) for row in rows))
+    for one, chunks in zip(asked, heard, strict=True):
+        codes = alone(prompt_of(model(), one))
+        if one.output != "codes":
+            assert np.array_equal(np.concatenate([chunk.pcm for chunk in chunks]), samples_of(codes))
+        if one.output != "pcm":
+            assert np.array_equal(np.concatenate([chunk.codes for chunk in chunks]), codes)
+    await engine.close()
+
+
+async def test_characters_read_follow_the_talker() -> None:
+    engine = await started(toy_engine(layout="streaming", chunk_ramp_frames=(1,)))
+    ends = [found.end() for found in re.finditer(r"\S+", TEXT)]
+    for asked, ahead in ((SAY, 0), (replace(SAY, carry=Carry(np.ones((5, 16), np.int16), "two words")), 3)):
+        read = [chunk.text_chars for chunk in await _all(await engine.open(asked))]
+        assert read[: len(ends) - ahead] == ends[ahead:]
+        assert set(read[len(ends) - ahead :]) <= {ends[-1]}
+    await engine.close()
+    whole = await started(toy_engine())
+    assert {chunk.text_chars for chunk in await _all(await whole.open(SAY))} == {None}
+    await whole.close()
+
+
+async def _all(speaking: Speaking) -> list[AudioChunk]:
+    return [chunk async for chunk in speaking.chunks()]
 
 
 @pytest.mark.parametrize("size", [1, 5, 17, 1_000])
