@@ -4,19 +4,18 @@ from __future__ import annotations
 
 import asyncio
 import json
-import os
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import click
 
 from sidecar import __version__
-from sidecar.config import CONFIG_VARIABLE, Config, explain, load
+from sidecar.cli_options import configured, engine_options
+from sidecar.cli_voices import voices
+from sidecar.config import CONFIG_VARIABLE, explain
 from sidecar.faults import ConfigError, Fault
-
-ENGINES = ("auto", "builtin", "qwen3_tts", "tone")
 
 
 def main() -> None:
@@ -43,22 +42,6 @@ def main() -> None:
 @click.version_option(__version__, prog_name="sidecar")
 def commands() -> None:
     """Gives any LLM server a voice: tokens in, speech out while the sentence is still being written."""
-
-
-def configured(file: str | None, flags: Mapping[str, object | None], environ: Mapping[str, str] = os.environ) -> Config:
-    """The configuration of this process."""
-    return load(Path(file) if file else None, environ, {k: v for k, v in flags.items() if v is not None})
-
-
-def engine_options(command: Callable[..., Any]) -> Callable[..., Any]:
-    """The flags that every speaking command shares."""
-    for option in (
-        click.option("--config", "file", envvar=CONFIG_VARIABLE, metavar="FILE", help="TOML file with settings."),
-        click.option("--checkpoint", metavar="PATH", help="Qwen3-TTS checkpoint (folder or hub id)."),
-        click.option("--engine", type=click.Choice(ENGINES), help="Which engine speaks."),
-    ):
-        command = option(command)
-    return command
 
 
 @commands.command()
@@ -351,6 +334,9 @@ def edge(
     options = EdgeOptions(url, checkpoint, request, wav, play, prebuffer_ms, parity, threads, api_key)
     if not asyncio.run(run_edge(options, standard_input() if text is None else text, click.echo)):
         sys.exit(1)
+
+
+commands.add_command(voices)
 
 
 if __name__ == "__main__":

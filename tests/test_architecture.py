@@ -22,7 +22,21 @@ MAX_LINES = 500
 WIRED = ("wiring", "cli", "demo", "__main__")
 """Modules of ``sidecar`` that may name adapters."""
 
-FRONT = (*WIRED, "serve", "server", "say", "doctor", "pull", "drift_cli", "bench", "relay", "edge")
+FRONT = (
+    *WIRED,
+    "serve",
+    "server",
+    "say",
+    "doctor",
+    "pull",
+    "drift_cli",
+    "voices_cli",
+    "cli_options",
+    "cli_voices",
+    "bench",
+    "relay",
+    "edge",
+)
 """Modules of ``sidecar`` that put the parts together or stand before them."""
 
 

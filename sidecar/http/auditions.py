@@ -74,4 +74,4 @@ async def audition_events(
 
 
 def _event(kind: str, body: dict[str, Any]) -> bytes:
-    return f"event: {kind}\ndata: ".encode() + to_json({"type": kind} | body) + b"\n\n"
+    return f"event: {kind}\ndata: ".encode() + to_json(body | {"type": kind}) + b"\n\n"

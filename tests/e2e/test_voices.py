@@ -197,6 +197,7 @@ async def test_an_audition_tells_its_progress_and_keeps_the_best_seed(talker: Ru
     assert answer.headers["content-type"].startswith("text/event-stream")
     found = events(answer.text)
     assert [kind for kind, _ in found] == ["voice.stored", *["voice.audition.progress"] * 3, "voice.audition.done"]
+    assert all(body["type"] == kind for kind, body in found)
     stored, *progress, done = [body for _, body in found]
     assert stored["voice"]["name"] == "heard"
     assert [one["done"] for one in progress] == [1, 2, 3]
