@@ -2,6 +2,7 @@
 
 import random
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 import pytest
@@ -15,7 +16,7 @@ from voices.carry import MAX_CARRY_BYTES, MAX_GAP_S, Carry, KeptCarry
 from voices.record import VoiceRecord
 
 
-@given(st.integers(1, 100), st.text(st.characters(exclude_categories=("Cs",)), max_size=500))
+@given(st.integers(1, 100), st.text(st.characters(exclude_categories=["Cs"]), max_size=500))
 def test_any_carry_comes_back_and_is_small(frames: int, text: str) -> None:
     kept = carry(frames, text)
     data = kept.to_bytes()
@@ -69,16 +70,17 @@ def test_a_carry_is_no_voice() -> None:
 
 def test_when_a_carry_may_be_used() -> None:
     kept = carry()
-    fitting = {"voice": kept.voice, "language": "de", "now_s": kept.spoken_s + 5.0, "reply_index": 3}
+    fitting: dict[str, Any] = {"voice": kept.voice, "language": "de", "now_s": kept.spoken_s + 5.0, "reply_index": 3}
     assert kept.usable(**fitting)
     assert kept.usable(**fitting | {"now_s": kept.spoken_s - 300.0})
-    for other in (
+    others: tuple[dict[str, Any], ...] = (
         {"voice": "g" * 32},
         {"language": "en"},
         {"reply_index": 4},
         {"reply_index": 2},
         {"now_s": kept.spoken_s + MAX_GAP_S + 1},
-    ):
+    )
+    for other in others:
         assert not kept.usable(**fitting | other)
 
 

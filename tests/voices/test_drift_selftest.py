@@ -17,7 +17,7 @@ from voices.drift_calibrate import CleanSegment, calibrate
 from voices.drift_limits import DriftLimits
 from voices.features import Features, measure
 
-CALIBRATED, FRESH = 70, 35
+CALIBRATED, FRESH = 60, 28
 
 
 @pytest.fixture(scope="module")
