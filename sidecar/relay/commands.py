@@ -167,7 +167,8 @@ class ReplayCommand:
 async def run_replay(command: ReplayCommand) -> bool:
     """Replay every socket of a recording, one after another, and print how the answers differ.
 
-    Returns True if every sequence of events was the same. Raises ``ConfigError`` and ``BadRequest``.
+    Returns True if every socket could be replayed with the same sequence of events. Raises ``ConfigError`` and
+    ``BadRequest``.
     """
     configure_logging("warning", False)
     target, members = Target.of(command.to), read_members(command.members)
@@ -196,9 +197,14 @@ async def _replay_socket(
     if socket.status != 101:
         print(f"  left out: the recorded server refused it with status {socket.status}")
         return True
+    try:
+        steps = steps_of(socket, members)
+    except BadRequest as fault:
+        print(f"  cannot be replayed: {fault.message}")
+        return False
     path = socket.path if target.path == "/" else target.path
     url = f"ws{'s' if target.tls else ''}://{target.authority}{path}"
-    replayed = await replay(url, steps_of(socket, members), ending_of(socket), SystemClock(), options)
+    replayed = await replay(url, steps, ending_of(socket), SystemClock(), options)
     comparison = compare(tally_of(socket), replayed)
     for line in comparison.lines:
         print(f"  {line}")

@@ -22,7 +22,7 @@ class Step:
     """One thing the client does: send ``payload``, close with ``close_code``, or, with neither, cut the connection.
 
     It comes ``wait_ms`` after the latest of: the step before, the answer number ``after_answers``, and, with
-    ``after_sound``, the first sound since then. So a slower server is given its time, and a cancel its sound.
+    ``after_sound``, the first sound since then. So a slower server is given its time, and what cut sound finds some.
     """
 
     wait_ms: float
@@ -52,7 +52,8 @@ def steps_of(socket: RecordedSocket, members: Mapping[str, Any] | None = None) -
         if closed:
             break
         step = _step(entry, entry.at_ms - last_ms, answers, members or {})
-        after_sound = sounding and entry.message is not None and entry.message.get("type") == "input.cancel"
+        cuts = entry.message is None or entry.message.get("type") == "input.cancel"
+        after_sound = sounding and cuts and entry.text is None and entry.data is None
         steps.append(Step(max(0.0, step.wait_ms), step.payload, step.close_code, answers, after_sound))
         last_ms = entry.at_ms
         if step.payload is None:
@@ -75,7 +76,7 @@ def ending_of(socket: RecordedSocket) -> Ending:
     client_ms = [entry.at_ms for entry in socket.entries if entry.side is Side.CLIENT and entry.end is None]
     over = any(entry.close_code is not None or entry.end is not None for entry in socket.entries)
     last_ms = max((entry.at_ms for entry in socket.entries), default=0.0)
-    return Ending(len(tally_of(socket).events), over, last_ms - max(client_ms, default=last_ms))
+    return Ending(len(tally_of(socket).events), over, last_ms - max(client_ms, default=0.0))
 
 
 def _step(entry: Entry, wait_ms: float, answers: int, members: Mapping[str, Any]) -> Step:
@@ -91,7 +92,8 @@ def _step(entry: Entry, wait_ms: float, answers: int, members: Mapping[str, Any]
         return Step(wait_ms, entry.data)
     message = entry.message
     if message.get("type") == "session.config":
-        message = {name: value for name, value in {**message, **members}.items() if value is not None}
+        removed = [name for name, value in members.items() if value is None]
+        message = {name: value for name, value in {**message, **members}.items() if name not in removed}
     if hidden := hidden_members(message):
         raise BadRequest(
             f"{', '.join(hidden)}: never recorded. Give another with --set NAME=JSON, or leave it out with NAME=null."

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Container, Mapping
+from collections.abc import Container, Iterable, Mapping
 from typing import Any
 
 from sidecar.redaction import HIDDEN, SECRET_FIELDS
@@ -36,6 +36,8 @@ class _Every:
 
 _EVERY = _Every()
 _VOICE = ("audio", "embedding", "vector", "codes", "audio_b64", "data")
+_FLAGS = ("stream_audio", "partial_audio")
+_TEXTS = ("text", "input", "instructions", "content", "word")
 _BASE64 = re.compile(r"[A-Za-z0-9+/_=-]{64,}")
 _MAX_DEPTH = 4
 _MAX_MEMBERS = 24
@@ -58,15 +60,22 @@ def printable(text: str, limit: int = _MAX_CHARS) -> str:
     return shown + ("..." if len(text) > limit else "")
 
 
+def _ends(kind: str, names: Iterable[str]) -> bool:
+    return any(kind == one or kind.endswith(f"_{one}") for one in names)
+
+
 def _is_secret(name: str) -> bool:
-    kind = name.lower().replace("-", "_")
-    return any(kind == one or kind.endswith(f"_{one}") for one in SECRET_FIELDS)
+    return _ends(name.lower().replace("-", "_"), SECRET_FIELDS)
 
 
 def _is_voice(name: str, value: object) -> bool:
     kind = name.lower()
+    if kind in _FLAGS:
+        return False
     if isinstance(value, str):
-        return any(kind == one or kind.endswith(f"_{one}") for one in _VOICE) or bool(_BASE64.fullmatch(value))
+        if _ends(kind, _TEXTS):
+            return False
+        return _ends(kind, _VOICE) or bool(_BASE64.fullmatch(value))
     return isinstance(value, list) and (
         any(kind.endswith(one) for one in _VOICE) or any(isinstance(one, int | float) for one in value[:1])
     )

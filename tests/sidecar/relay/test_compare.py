@@ -78,6 +78,10 @@ def test_a_cancel_waits_for_sound_if_it_cut_some() -> None:
     assert steps[-1].after_sound
     assert not steps_of(socket(*ONE[:3], (50.0, C, cancel)))[-1].after_sound
     assert not steps_of(socket(*ONE[:5], (150.0, C, TEXT)))[-1].after_sound
+    assert not steps_of(socket(*ONE[:5], (150.0, C, "junk")))[-1].after_sound
+    for leaving in (None, 1000):
+        assert steps_of(socket(*ONE[:5], (150.0, C, leaving)))[-1].after_sound
+        assert not steps_of(socket(*ONE, (150.0, C, leaving)))[-1].after_sound
 
 
 def test_how_the_client_left_is_repeated() -> None:
@@ -102,6 +106,11 @@ def test_members_of_the_config_can_be_replaced() -> None:
     assert json.loads(str(steps[1].payload)) == TEXT
 
 
+def test_what_was_null_stays_null() -> None:
+    steps = steps_of(socket((0.0, C, {"type": "session.config", "speed": None, "voice": "v"})), {"voice": "w"})
+    assert json.loads(str(steps[0].payload)) == {"type": "session.config", "speed": None, "voice": "w"}
+
+
 def test_frames_of_the_client_must_have_been_kept() -> None:
     with pytest.raises(BadRequest, match="--frames"):
         steps_of(RecordedSocket(1, "/", 101, [Entry(0.0, C, data_bytes=4)]))
@@ -113,6 +122,7 @@ def test_how_a_conversation_ended() -> None:
     assert ending_of(socket(*ONE)).events == 4
     closed = ending_of(socket(*ONE, (500.0, S, 1000)))
     assert (closed.over, closed.after_ms) == (True, 460.0)
+    assert ending_of(socket((9_000.0, S, 1008))).after_ms == 9_000.0, "a client that said nothing"
     assert ending_of(socket()).events == 0
 
 

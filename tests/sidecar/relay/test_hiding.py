@@ -112,6 +112,7 @@ def test_what_was_left_out_can_be_named() -> None:
     message = kept({"type": "session.config", "ref_audio": "data:x", "voice": "v", "seed": 1}, mask_text=False)
     assert hidden_members(message) == ["ref_audio"]
     assert message == {"type": "session.config", "ref_audio": {"hidden": 6}, "voice": "v", "seed": 1}
+    assert hidden_members(kept({"stream_audio": "yes", "text": "A" * 100}, mask_text=False)) == []
 
 
 @pytest.mark.parametrize("text", ["", "[]", "1", "{", '"x"', "[" * 100_000])

@@ -266,6 +266,26 @@ def test_a_relay_that_cannot_be_had_says_why(words: list[str], says: str) -> Non
     assert "canary" not in str(done.exception)
 
 
+async def test_a_socket_that_cannot_be_replayed_is_told_and_the_others_are(
+    server: Running, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    async def cloned(client: SpeechSocket) -> None:
+        await client.configure(**STREAMED, ref_audio="data:audio/wav;base64,AAAA")
+
+    async with relayed(server.url) as (address, facts):
+        for scene in (cloned, two_utterances):
+            async with connect(f"ws://{address}{PATH}", proxy=None) as connection:
+                await scene(SpeechSocket(connection))
+        await facts.over(2)
+    file = tmp_path / "talk.jsonl"
+    file.write_text("".join(facts.recorded()))
+    assert not await run_replay(ReplayCommand(file, server.url, None, [], FAST))
+    out = capsys.readouterr().out
+    assert "cannot be replayed: ref_audio: never recorded" in out
+    assert "the same sequence" in out
+    assert await run_replay(ReplayCommand(file, server.url, None, ["ref_audio=null"], FAST))
+
+
 def test_members_are_json_or_words() -> None:
     assert read_members(["voice=vivian", "seed=7", "ref_audio=null", 'a={"b": 1}', "c=x=y"]) == {
         "voice": "vivian", "seed": 7, "ref_audio": None, "a": {"b": 1}, "c": "x=y",
