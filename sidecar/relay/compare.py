@@ -11,7 +11,7 @@ from sidecar.faults import BadRequest
 from sidecar.relay.hiding import hidden_members
 from sidecar.relay.recording import Entry, RecordedSocket
 from sidecar.relay.seen import Side
-from sidecar.relay.tally import ANSWERS, Spoken, Tally
+from sidecar.relay.tally import ANSWERS, SOUND, Spoken, Tally
 
 _UNSENDABLE = (1005, 1006, 1015)
 _MAX_SHOWN = 5
@@ -119,16 +119,15 @@ def tally_of(socket: RecordedSocket) -> Tally:
 
 def compare(recorded: Tally, replayed: Tally) -> Comparison:
     """Recorded against replayed. Lengths of sound and times are reported, and are no mismatch."""
-    pairs = list(zip(recorded.events, replayed.events, strict=False))
-    at = next((index for index, (a, b) in enumerate(pairs) if a != b), len(pairs))
-    same = recorded.events == replayed.events
     lines = [f"events      {len(recorded.events)} recorded, {len(replayed.events)} replayed"]
+    same = recorded.events == replayed.events
     if same:
         lines[0] += ": the same sequence"
+    elif _apart(recorded.events) == _apart(replayed.events):
+        same = True
+        lines[0] += ": the same sequence, with errors at another moment"
     else:
-        lines += [f"  event {at} and on differ:"]
-        lines += [f"    recorded  {event}" for event in recorded.events[at : at + _MAX_SHOWN] or ["nothing more"]]
-        lines += [f"    replayed  {event}" for event in replayed.events[at : at + _MAX_SHOWN] or ["nothing more"]]
+        lines += _difference(recorded.events, replayed.events)
     if recorded.texts != replayed.texts and len(recorded.texts) == len(replayed.texts):
         differing = sum(a != b for a, b in zip(recorded.texts, replayed.texts, strict=True))
         lines.append(f"texts       {differing} of {len(recorded.texts)} units have another text")
@@ -138,6 +137,26 @@ def compare(recorded: Tally, replayed: Tally) -> Comparison:
             for name, side in (("recorded", recorded), ("replayed", replayed))
         ]
     return Comparison(same, lines)
+
+
+def _apart(events: list[str]) -> tuple[list[str], list[str]]:
+    """Speech, and errors: these answer the client's messages as they come, whatever is being spoken meanwhile."""
+    errors = [event for event in events if event.startswith("error")]
+    speech: list[str] = []
+    for event in events:
+        if not event.startswith("error") and not (event == SOUND and speech[-1:] == [SOUND]):
+            speech.append(event)
+    return speech, errors
+
+
+def _difference(recorded: list[str], replayed: list[str]) -> list[str]:
+    pairs = zip(recorded, replayed, strict=False)
+    at = next((index for index, (a, b) in enumerate(pairs) if a != b), min(len(recorded), len(replayed)))
+    return [
+        f"  event {at} and on differ:",
+        *(f"    recorded  {event}" for event in recorded[at : at + _MAX_SHOWN] or ["nothing more"]),
+        *(f"    replayed  {event}" for event in replayed[at : at + _MAX_SHOWN] or ["nothing more"]),
+    ]
 
 
 def _figures(spoken: Spoken) -> str:

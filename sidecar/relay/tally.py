@@ -12,7 +12,8 @@ from sidecar.relay.recording import Entry
 from sidecar.relay.seen import Side
 
 _PARTS = ("utterance_index", "sentence_index", "total_sentences", "error", "cancelled", "partial_audio")
-_SOUND = "sound"  # in any number of frames: how it is cut is no part of the sequence
+SOUND = "sound"
+"""Any number of frames: how sound is cut is no part of the sequence."""
 ANSWERS = ("session.done", "input.cancelled")
 """Events that end what the client asked for."""
 
@@ -88,7 +89,7 @@ class Tally:
     @property
     def sounding(self) -> bool:
         """True while the last thing heard was sound."""
-        return bool(self.events) and self.events[-1] == _SOUND
+        return bool(self.events) and self.events[-1] == SOUND
 
     def _utterance(self, message: Mapping[str, Any]) -> Spoken:
         if self._current is None:
@@ -107,4 +108,4 @@ class Tally:
         if entry.sound_ms:
             spoken.clock.piece(entry.at_ms, entry.sound_ms)
         if not self.sounding:
-            self.events.append(_SOUND)
+            self.events.append(SOUND)

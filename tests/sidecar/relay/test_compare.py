@@ -159,6 +159,18 @@ def test_another_sequence_is_a_mismatch(other: list[tuple[float, Side, Any]]) ->
     assert "canary" not in "".join(result.lines)
 
 
+def test_an_error_beside_speech_may_come_at_another_moment() -> None:
+    error = (95.0, S, {"type": "error", "message": "x"})
+    before, between, after = [*ONE[:3], error, *ONE[3:]], [*ONE[:5], error, *ONE[5:]], [*ONE[:6], error, *ONE[6:]]
+    tallies = [tally_of(socket(*entries)) for entries in (before, between, after)]
+    for other in tallies[1:]:
+        result = compare(tallies[0], other)
+        assert result.same
+        assert "another moment" in result.lines[0]
+    twice = tally_of(socket(*ONE[:3], error, error, *ONE[3:]))
+    assert not compare(tallies[0], twice).same, "as many as there were"
+
+
 def test_other_words_are_reported_by_their_number() -> None:
     other = [*ONE[:3], (90.0, S, start(sentence_text="canary")), *ONE[4:]]
     result = compare(tally_of(socket(*ONE)), tally_of(socket(*other)))
