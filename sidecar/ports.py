@@ -153,8 +153,9 @@ class Speaking(Protocol):
     def chunks(self) -> AsyncIterator[AudioChunk]:
         """Yield chunks in order, without gaps; to be iterated once. At least one non-empty chunk or a fault.
 
-        Raises ``EngineFault``; ``BadRequest`` when a live text ends with nothing to say. A reader that does not ask
-        for the next chunk pauses the row.
+        Raises ``EngineFault``; ``BadRequest`` when a live text ends with nothing to say, ``TooLarge``, after all its
+        chunks, when it has outgrown what the engine can say in one utterance. A reader that does not ask for the next
+        chunk pauses the row.
         """
 
     def cancel(self) -> None:

@@ -13,7 +13,7 @@ from adapters.engines.qwen3_tts.requests import Ended, Event, Failed, Placed, Sa
 from adapters.engines.qwen3_tts.runtime import Ticket
 from adapters.engines.qwen3_tts.stages import FRAME_SAMPLES, Prompt
 from adapters.engines.qwen3_tts.utterances import LiveTokens
-from sidecar.faults import EngineLost, Fault
+from sidecar.faults import EngineLost, Fault, TooLarge
 from sidecar.ports import AudioChunk
 
 
@@ -104,13 +104,20 @@ class RowSpeaking:
                 self._waiting.append(event)
                 self._text.read(self._text_chars(event))
             case Ended():
-                self._end = self._end or "ended"
+                self._end = self._end or self._ending(event)
             case Failed(fault):
                 if not self.placed.done():
                     self.placed.set_exception(fault)
                     self.placed.exception()  # read by open, if it still waits
                 self._end = self._end or fault
         self._wake.set()
+
+    def _ending(self, event: Ended) -> Literal["ended"] | Fault:
+        """A live text that has outgrown its row is a fault: it must not look like its end."""
+        left = not self._text.finished or self._prompt.ids_fed(event.frames) < self._text_tokens
+        if event.reason == "cap" and self._text.live and left:
+            return TooLarge("The text is too long for one live utterance; begin another one.", param="input")
+        return "ended"
 
     def _text_chars(self, piece: Samples) -> int | None:
         """Characters that had been fed when the last frame of the piece was made; the whole layout cannot tell."""

@@ -21,6 +21,7 @@ from sidecar.faults import (
     ConfigError,
     EngineFault,
     EngineLost,
+    TooLarge,
     UnknownVoice,
     UnsupportedByEngine,
     UnsupportedLanguage,
@@ -254,6 +255,25 @@ async def test_live_text_that_never_comes_costs_nobody_else_and_nothing_is_said(
     speaking.finish()
     with pytest.raises(BadRequest, match="no text"):
         await said(speaking)
+    await engine.close()
+
+
+@pytest.mark.parametrize("finished", [False, True])
+async def test_a_live_text_that_outgrows_its_row_does_not_end_tidily(finished: bool) -> None:
+    engine = await started(toy_engine(max_positions=64))
+    speaking = await engine.open(replace(SAY, text="", live=True))
+    speaking.append(TEXT + " " + TEXT + " and more")
+    if finished:
+        speaking.finish()
+    heard: list[int] = []
+
+    async def listen() -> None:
+        async for chunk in speaking.chunks():
+            heard.append(chunk.samples)
+
+    with pytest.raises(TooLarge):
+        await listen()
+    assert sum(heard) == 54 * FRAME_SAMPLES
     await engine.close()
 
 
