@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Coroutine
 from dataclasses import dataclass, replace
 from hashlib import blake2b
+from typing import Any
 
-from sidecar.faults import BadRequest, EngineLost, NotFound, StoreUnavailable, TooBusy, UnsupportedByEngine
+from sidecar.faults import BadRequest, EngineLost, NotFound, StoreUnavailable, TooBusy, TooLarge, UnsupportedByEngine
 from sidecar.ports import ClipReader, Engine, Pcm
 from sidecar.voice_library import VoiceLibrary
 from sidecar.voicebook import PLACEHOLDER, VoiceBook
@@ -193,12 +194,12 @@ class VoiceChooser:
             self._waiting -= 1
         return Enrolled(anchor, clip)
 
+    async def uploaded(self, data: bytes, param: str) -> Pcm:
+        """An uploaded file as 24 kHz mono. Raises ``BadRequest`` (too long, too), ``TooBusy``."""
+        return await _in_time(self._clips.read(data, param), param)
+
     async def _loaded(self, source: str, param: str) -> Pcm:
-        try:
-            async with asyncio.timeout(LOAD_TIMEOUT_S):
-                return await self._clips.load(source, param)
-        except TimeoutError:
-            raise BadRequest("The recording could not be had in time.", param=param) from None
+        return await _in_time(self._clips.load(source, param), param)
 
     def _fingerprint(self, content: bytes, said: str) -> str:
         digest = blake2b(digest_size=16, person=b"sidecar.clip0001")
@@ -206,6 +207,17 @@ class VoiceChooser:
             digest.update(len(part).to_bytes(8, "little"))
             digest.update(part)
         return digest.hexdigest()
+
+
+async def _in_time(reading: Coroutine[Any, Any, Pcm], param: str) -> Pcm:
+    try:
+        async with asyncio.timeout(LOAD_TIMEOUT_S):
+            return await reading
+    except TimeoutError:
+        raise BadRequest("The recording could not be had in time.", param=param) from None
+    except TooLarge as fault:
+        # What clients know from vLLM-Omni: a recording that is too long is a bad one.
+        raise BadRequest(fault.message, param=param) from None
 
 
 def _as_asked(anchor: SpeakerAnchor, vector_only: bool, said: str | None) -> SpeakerAnchor:

@@ -105,7 +105,7 @@ async def _compared(request: Request[Any, Any, Any], service: Service, caller: C
         file = form.files.get("audio_sample")
         if file is None:
             raise BadRequest("'audio_sample' is needed, a file.", param="audio_sample")
-        pcm = await service.clips.read(file.data, "audio_sample")
+        pcm = await service.chooser.uploaded(file.data, "audio_sample")
         enrolled = await unless_gone(request, service.chooser.enrol(pcm, None, "audio_sample"))
         return enrolled.anchor, _most(form.text("k") or 5)
     members = await members_of(request, service)

@@ -238,7 +238,7 @@ async def _stored(wanted: _Wanted, caller: Caller, service: Service) -> tuple[Vo
     level_db = None
     anchor = wanted.vector
     if wanted.file is not None:
-        pcm = await service.clips.read(wanted.file.data, "audio_sample")
+        pcm = await service.chooser.uploaded(wanted.file.data, "audio_sample")
         enrolled = await service.chooser.enrol(pcm, wanted.said, "audio_sample")
         anchor, notes, level_db = enrolled.anchor, enrolled.clip.notes, enrolled.clip.level_db
     record = made_record(
