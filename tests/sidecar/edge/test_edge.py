@@ -389,6 +389,26 @@ def test_what_the_command_line_gets_wrong(words: list[str], says: str, folder: P
     assert says in str(done.exception)
 
 
+async def test_the_command_speaks_what_is_piped_in(folder: Path, decoder: Decoder, tmp_path: Path) -> None:
+    code = (
+        "import sys; from sidecar.cli import main; "
+        "sys.argv = ['sidecar', 'edge', '--url', sys.argv[1], '--checkpoint', sys.argv[2], '--wav', sys.argv[3], "
+        "'--seed', '7', '--voice', 'v', '--threads', '1']; main()"
+    )
+    script = Script(decoder)
+    async with speaking(script) as url:
+        process = await asyncio.create_subprocess_exec(
+            sys.executable, "-c", code, url, str(folder), str(tmp_path / "out.wav"),
+            stdin=asyncio.subprocess.PIPE, stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.PIPE,
+        )  # fmt: skip
+        out, err = await process.communicate(TEXT.encode())
+    assert (process.returncode, err) == (0, b"")
+    assert b"3 units" in out
+    assert script.heard[0]["voice"] == "v"
+    with wave.open(str(tmp_path / "out.wav")) as written:
+        assert written.getnframes() == len(one_pass(decoder, TEXT))
+
+
 def test_parity_needs_a_text(folder: Path) -> None:
     done = CliRunner().invoke(commands, ["edge", "--url", "ws://h", "--checkpoint", str(folder), "--parity"])
     assert "--text" in done.output
