@@ -5,82 +5,24 @@ import os
 import signal
 import subprocess
 import sys
-from collections.abc import AsyncIterator, Callable
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
-import pytest_asyncio
 
-from adapters.engines.host import MAX_CLIPS, HostedEngine, HostSettings
-from adapters.engines.host_wire import (
-    MAX_HEADER_BYTES,
-)
+from adapters.engines.host import HostedEngine, HostSettings
+from adapters.engines.host_wire import MAX_HEADER_BYTES
 from sidecar.clock import SystemClock
-from sidecar.faults import (
-    EngineFault,
-    EngineLost,
-    EngineOverloaded,
-    TooLarge,
-    UnknownVoice,
-    UnsupportedByEngine,
-)
-from sidecar.ports import FRAME_SAMPLES, MAX_UNREAD_CHARS, AudioChunk, Pcm, Speaking, Utterance
+from sidecar.faults import EngineFault, EngineLost, EngineOverloaded, TooLarge, UnknownVoice, UnsupportedByEngine
+from sidecar.ports import FRAME_SAMPLES, Utterance
+from tests.adapters.engines.hosted import FACTORIES, SAY, TEXT, Make, joined, killed, make, rest, said, started, until
 from tests.adapters.engines.qwen3_tts.toy_engine import toy_engine
 
-TEXT = " ".join(f"word{number}" for number in range(60))
-SAY = Utterance(TEXT, "alto", 3, "en")
-QUICK = HostSettings(back_off_s=(0.01,), ping_every_s=0.05)
-FACTORIES = "tests.adapters.engines.hosted_factories"
-
-Make = Callable[..., HostedEngine]
+__all__ = ["make"]
 
 linux = pytest.mark.skipif(sys.platform != "linux", reason="reads /proc")
-
-
-@pytest_asyncio.fixture
-async def make() -> AsyncIterator[Make]:
-    made: list[HostedEngine] = []
-
-    def make(factory: str = "tone", host: HostSettings = QUICK, **settings: Any) -> HostedEngine:
-        engine = HostedEngine(f"{FACTORIES}:{factory}", settings, SystemClock(), host)
-        made.append(engine)
-        return engine
-
-    yield make
-    for engine in made:
-        await engine.close()
-
-
-async def started(engine: HostedEngine) -> HostedEngine:
-    await engine.start()
-    return engine
-
-
-async def rest(stream: AsyncIterator[AudioChunk]) -> list[AudioChunk]:
-    return [chunk async for chunk in stream]
-
-
-async def said(speaking: Speaking) -> Pcm:
-    return np.concatenate([chunk.pcm for chunk in await rest(speaking.chunks())])
-
-
-def joined(chunks: list[AudioChunk]) -> Pcm:
-    expected = 0
-    for chunk in chunks:
-        assert chunk.first_sample == expected
-        expected += len(chunk.pcm)
-    return np.concatenate([chunk.pcm for chunk in chunks])
-
-
-async def until(condition: Callable[[], bool]) -> None:
-    for _ in range(2_000):
-        if condition():
-            return
-        await asyncio.sleep(0.005)
-    raise AssertionError("it does not come true")
 
 
 def running(pid: int) -> bool:
@@ -88,13 +30,6 @@ def running(pid: int) -> bool:
         return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
     except OSError:
         return False
-
-
-def killed(engine: HostedEngine) -> int:
-    pid = engine.pid
-    assert pid is not None
-    os.kill(pid, signal.SIGKILL)
-    return pid
 
 
 # ---------------------------------------------------------------- the same as without
@@ -207,96 +142,6 @@ async def test_an_opening_that_is_given_up_is_given_up_there(make: Make) -> None
         await second
     assert len(await said(first)) > 0
     assert len(await said(await engine.open(SAY))) > 0
-
-
-# ---------------------------------------------------------------- live text
-async def test_live_text_says_the_same_as_the_whole_text(make: Make) -> None:
-    engine = await started(make("live", layout="streaming"))
-    whole = await said(await engine.open(Utterance(TEXT, "vivian", 4, "en")))
-    speaking = await engine.open(Utterance(TEXT[:7], "vivian", 4, "en", live=True))
-    reader = asyncio.ensure_future(said(speaking))
-    for at in range(7, len(TEXT), 11):
-        speaking.append(TEXT[at : at + 11])
-        await asyncio.sleep(0)
-    speaking.finish()
-    speaking.finish()
-    assert np.array_equal(await reader, whole)
-    assert speaking.text_tokens == 60
-    with pytest.raises(RuntimeError):
-        speaking.append("more")
-
-
-async def test_live_text_survives_a_crash(make: Make) -> None:
-    engine = await started(make("live", layout="streaming"))
-    whole = await said(await engine.open(Utterance(TEXT, "vivian", 4, "en")))
-    speaking = await engine.open(Utterance("", "vivian", 4, "en", live=True))
-    stream = speaking.chunks()
-    speaking.append(TEXT[:200])
-    chunks = [await anext(stream) for _ in range(3)]
-    killed(engine)
-    speaking.append(TEXT[200:300])
-    await asyncio.sleep(0.05)
-    speaking.append(TEXT[300:])
-    speaking.finish()
-    assert np.array_equal(joined(chunks + await rest(stream)), whole)
-
-
-async def test_a_long_live_text_is_told_again_no_faster_than_it_may_wait(make: Make) -> None:
-    engine = await started(make(chunk_ramp_frames=(25,)))
-    pieces = [f"word{number} " * 400 for number in range(7)]
-    asked = Utterance("", "alto", 4, "en", live=True)
-
-    async def say(crash: bool) -> Pcm:
-        speaking = await engine.open(asked)
-        chunks: list[AudioChunk] = []
-        stream = speaking.chunks()
-        for piece in pieces:
-            speaking.append(piece)
-            while (chunks[-1].text_chars or 0) < speaking._count.chars - 1_000 if chunks else True:
-                chunks.append(await anext(stream))
-        assert speaking._count.chars > MAX_UNREAD_CHARS
-        if crash:
-            killed(engine)
-        speaking.finish()
-        return joined(chunks + await rest(stream))
-
-    assert np.array_equal(await say(crash=True), await say(crash=False))
-
-
-# ---------------------------------------------------------------- recordings
-CLIP = np.sin(np.arange(24_000) * 0.05).astype(np.float32)
-
-
-async def test_a_recording_is_encoded_after_a_crash(make: Make, tmp_path: Path) -> None:
-    engine = await started(make("forgetful", mark=str(tmp_path / "mark")))
-    before = await engine.encode_voice(CLIP, None)
-    killed(engine)
-    assert (await engine.encode_voice(CLIP, None)).same_as(before)
-    assert (await engine.encode_voice(CLIP, "die once")).same_as(before)
-    with pytest.raises(EngineLost):
-        await engine.encode_voice(CLIP, "die")
-    assert engine._calls == {}
-
-
-async def test_recordings_are_bounded_in_number_and_time(make: Make, tmp_path: Path) -> None:
-    host = HostSettings(back_off_s=(0.01,), ping_every_s=0.05, silent_after_s=0.4)
-    engine = await started(make("forgetful", host, mark=str(tmp_path / "mark")))
-    waiting = [asyncio.ensure_future(engine.encode_voice(CLIP, "hang")) for _ in range(MAX_CLIPS)]
-    await until(lambda: len(engine._calls) == MAX_CLIPS)
-    with pytest.raises(EngineOverloaded):
-        await engine.encode_voice(CLIP, None)
-    assert (await engine.health()).active_rows == 0
-    waiting[0].cancel()
-    for one in waiting[1:]:
-        with pytest.raises(EngineLost, match="too long"):
-            await one
-    assert engine._calls == {}
-    assert (await engine.encode_voice(CLIP, None)).width == 1_024
-    last = asyncio.ensure_future(engine.encode_voice(CLIP, "hang"))
-    await until(lambda: len(engine._calls) == 1)
-    await engine.close()
-    with pytest.raises(EngineLost):
-        await last
 
 
 # ---------------------------------------------------------------- crashes
@@ -517,7 +362,7 @@ async def test_signals_of_the_terminal_are_for_the_server(make: Make) -> None:
 def test_settings_that_make_no_sense() -> None:
     for wrong in ({"back_off_s": ()}, {"max_crashes": 0}, {"ping_every_s": 0}, {"max_replays": -1}):
         with pytest.raises(ValueError):
-            HostSettings(**wrong)  # type: ignore[arg-type]
+            HostSettings(**wrong)
     with pytest.raises(ValueError):
         HostedEngine("no.function", {}, SystemClock())
     with pytest.raises(TypeError):
