@@ -401,5 +401,5 @@ def _long(name: str, value_ms: float, limit_ms: float) -> Reason:
 def _audible(tail: NDArray[np.float64], head: NDArray[np.float64]) -> float:
     """As ``voices.seams.audible_step``, from the few samples that a measurement keeps."""
     step = abs(float(head[0] - tail[-1]))
-    slew = max(float(np.abs(np.diff(tail)).max()), float(np.abs(np.diff(head)).max()))
+    slew = min(float(np.abs(np.diff(tail)).max()), float(np.abs(np.diff(head)).max()))
     return step if step > AUDIBLE_STEP and step > 2 * slew else 0.0

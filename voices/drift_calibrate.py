@@ -80,6 +80,7 @@ def calibrate(segments: Sequence[CleanSegment], start: DriftLimits | None = None
         pace=fitted["pace"],
         pace_model=model,
         timbre=_fit_timbre([one.features.spectrum for one in usable], start, draw),
+        dropout_ms=max(start.dropout_ms, _MARGIN * max(one.features.dropout_ms for one in usable) + 50),
         inner_gap_ms=min(start.inner_gap_ms, longest_gap_ms),
         inner_mark_gap_ms=max(longest_gap_ms, min(start.inner_mark_gap_ms, longest_gap_ms)),
     )

@@ -72,7 +72,7 @@ class DriftLimits:
 
     level_db: Steadiness = Steadiness(1.1, 0.8, 3.5, 3.0)
     pitch_st: Steadiness = Steadiness(1.1, 0.8, 3.5, 1.5)
-    pace: Steadiness = Steadiness(0.08, 0.08, 3.5, 0.10)
+    pace: Steadiness = Steadiness(0.08, 0.08, 3.5, 0.08)
     timbre: Timbre = field(default_factory=Timbre)
     pace_model: PaceModel = field(default_factory=PaceModel)
     identity_reroll: float = 0.78

@@ -1,9 +1,9 @@
 """Joins without clicks, and without moving anything in time.
 
 Where one stretch of samples follows another, the step between them is heard as a click if it is over -54 dBFS and
-more than twice as large as the steps beside it. Then, and only then, the new stretch begins where the old one ended:
-the difference is added to it and fades within 10 ms. Everything else passes through bit for bit, and word times stay
-true, which blind crossfades would shift.
+more than twice as large as the steps within the calmer of the two. Then, and only then, the new stretch begins where
+the old one ended: the difference is added to it and fades within 10 ms. Everything else passes through bit for bit,
+and word times stay true, which blind crossfades would shift.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ def audible_step(tail: F32, head: F32) -> float:
     if len(tail) == 0 or len(head) == 0:
         return 0.0
     step = float(head[0]) - float(tail[-1])
-    slew = max(
+    slew = min(
         float(np.abs(np.diff(tail[-_NEIGHBOURS:])).max(initial=0.0)),
         float(np.abs(np.diff(head[:_NEIGHBOURS])).max(initial=0.0)),
     )
