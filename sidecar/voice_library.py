@@ -8,9 +8,10 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
+from collections.abc import Iterable
 from dataclasses import dataclass, replace
 
-from sidecar.faults import BadRequest, Conflict, DamagedVoice, Fault, NotFound, StoreUnavailable
+from sidecar.faults import BadRequest, Conflict, DamagedVoice, Fault, NotFound, StoreUnavailable, TooLarge
 from sidecar.ports import Clock, Store, Stored
 from sidecar.read_through import ReadThrough
 from sidecar.voice_shelf import KIND, VoiceShelf
@@ -33,6 +34,14 @@ class LibraryLimits:
 
     max_voices: int = 1_000
     clip_ttl_s: float = 3_600.0
+
+
+@dataclass(slots=True)
+class _Census:
+    """What a tenant has: the versions by name, and the date of the newest voice."""
+
+    versions: dict[str, int]
+    newest_s: int
 
 
 class VoiceLibrary:
@@ -110,16 +119,46 @@ class VoiceLibrary:
         somebody else was faster, ``BadRequest`` when the tenant has as many voices as it may have, ``TooLarge``.
         """
         async with self._saving:
-            listed = await self._shelf.list(record.owner)
-            count = len(listed.cards) + len(listed.damaged)
-            if replaces is None and count >= self._limits.max_voices:
-                raise BadRequest(f"There are {count} stored voices, as many as there may be; delete some.")
-            newest_s = max((card.created_s for card in listed.cards), default=0)
-            dated = replace(record, created_s=max(int(self._clock.unix_s()), newest_s + 1))
-            try:
-                return await self._shelf.save(dated, replaces)
-            except Conflict:
-                raise Conflict(f"The voice '{dated.name}' was changed by somebody else meanwhile.") from None
+            return await self._save(record, replaces, await self._census(record.owner))
+
+    async def save_all(self, owner: str, records: Iterable[VoiceRecord], replacing: bool) -> dict[str, Fault | None]:
+        """Store voices of one owner one after another, by name: None, or why one was not stored.
+
+        ``replacing``: also those whose names are taken.
+        """
+        outcome: dict[str, Fault | None] = {}
+        async with self._saving:
+            census = await self._census(owner)
+            for record in records:
+                outcome[record.name] = None
+                try:
+                    version = census.versions.get(record.name)
+                    if version is not None and not replacing:
+                        raise Conflict("The name is taken.")
+                    await self._save(record, version, census)
+                except (BadRequest, Conflict, TooLarge) as fault:
+                    outcome[record.name] = fault
+        return outcome
+
+    async def _census(self, owner: str) -> _Census:
+        listed = await self._shelf.list(owner)
+        versions = {card.name: card.version for card in listed.cards}
+        for name in listed.damaged:
+            _, version = await self.state(owner, name)
+            versions |= {name: version} if version is not None else {}
+        return _Census(versions, max((card.created_s for card in listed.cards), default=0))
+
+    async def _save(self, record: VoiceRecord, replaces: int | None, census: _Census) -> VoiceRecord:
+        count = len(census.versions)
+        if replaces is None and count >= self._limits.max_voices:
+            raise BadRequest(f"There are {count} stored voices, as many as there may be; delete some.")
+        census.newest_s = max(int(self._clock.unix_s()), census.newest_s + 1)
+        try:
+            saved = await self._shelf.save(replace(record, created_s=census.newest_s), replaces)
+        except Conflict:
+            raise Conflict(f"The voice '{record.name}' was changed by somebody else meanwhile.") from None
+        census.versions[saved.name] = saved.version
+        return saved
 
     async def delete(self, tenant: str, name: str) -> None:
         """Delete a voice and what hangs on it: carries of its dialogs, anchors kept of its recording.

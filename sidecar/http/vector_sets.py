@@ -175,30 +175,30 @@ async def import_vectors(request: Request[Any, Any, Any], service: Injected) -> 
         except UnreadableSet as why:
             raise BadRequest(f"The file cannot be read: {why}.", param="file") from None
         refused = dict(found.refused)
-        imported = []
+        taken = []
         for record in found.records:
             try:
-                await _import(record, service, replacing, consent)
-                imported.append(record.name)
-            except (BadRequest, Conflict) as fault:
+                taken.append(_with_consent(record, service, consent))
+            except BadRequest as fault:
                 refused[record.name] = fault.message
+        outcome = await service.library.save_all(caller.tenant, taken, replacing)
+        imported = [name for name, fault in outcome.items() if fault is None]
+        refused |= {name: fault.message for name, fault in outcome.items() if fault is not None}
         reasons = [{"name": name, "reason": reason} for name, reason in refused.items()]
         return json_response({"imported": imported, "refused": reasons})
 
     return await answered(request, service, ("admin",), work)
 
 
-async def _import(record: VoiceRecord, service: Service, replacing: bool, consent: str) -> None:
+def _with_consent(record: VoiceRecord, service: Service, consent: str) -> VoiceRecord:
+    """A voice that may be stored. Raises ``BadRequest``."""
     new_name(record.name, service)
-    if not record.consent and consent:
-        try:
-            record = replace(record, consent=consent)
-        except ValueError as error:
-            raise BadRequest(f"It cannot be stored: {error}.", param="consent") from None
-    _, version = await service.library.state(record.owner, record.name)
-    if version is not None and not replacing:
-        raise Conflict("The name is taken.")
-    await service.library.save(record, version)
+    if record.consent or not consent:
+        return record
+    try:
+        return replace(record, consent=consent)
+    except ValueError as error:
+        raise BadRequest(f"It cannot be stored: {error}.", param="consent") from None
 
 
 HANDLERS = (mix_vectors, nearest_vectors, export_vectors, import_vectors)
