@@ -52,7 +52,8 @@ class Clips:
     async def read(self, data: bytes, param: str) -> Pcm:
         """A file as 24 kHz mono float32.
 
-        Raises ``TooLarge`` (bytes or seconds), ``BadRequest`` (not a recording, or it took too long), ``TooBusy``.
+        Raises ``TooLarge`` (bytes), ``BadRequest`` (not a recording, too many seconds, or it took too long),
+        ``TooBusy``.
         """
         if len(data) > self._limits.max_file_bytes:
             raise TooLarge(f"The recording is larger than {self._limits.max_file_bytes >> 20} MiB.", param=param)
@@ -72,10 +73,7 @@ class Clips:
         except ValueError:
             said = {"ok": False, "why": "it cannot be read as a recording"}  # the child crashed or ran out of time
         if not said["ok"]:
-            why = f"The recording is refused: {said['why']}."
-            if "longer" in said["why"]:
-                raise TooLarge(why, param=param)
-            raise BadRequest(why, param=param)
+            raise BadRequest(f"The recording is refused: {said['why']}.", param=param)
         pcm = np.frombuffer(body, "<f4").astype(np.float32)
         if not np.isfinite(pcm).all():
             raise BadRequest("The recording is refused: it holds samples that are not numbers.", param=param)
