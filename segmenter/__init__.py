@@ -1,5 +1,6 @@
 """Text in, speakable segments out."""
 
+from segmenter.languages import AUTO
 from segmenter.policy import SegmentOptions
 from segmenter.reasoning import ReasoningFilter
 from segmenter.segment import Segment, SegmentKind
@@ -8,6 +9,7 @@ from segmenter.stream import SegmentStream
 from segmenter.unit_split import UnitSplitter
 
 __all__ = [
+    "AUTO",
     "ReasoningFilter",
     "Segment",
     "SegmentKind",

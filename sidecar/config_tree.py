@@ -193,6 +193,8 @@ class ChatConfig:
     mirror_content: bool = setting(False, "Send the text as content as well as as audio transcript.")
     granularity: Literal["sentence", "clause"] = setting("sentence", "Where segments end.")
     first_by_clause: bool = setting(True, "The first segment of a reply may end at a clause, to be heard sooner.")
+    join_short: bool = setting(True, "Very short sentences are said with the next one, where nobody waits for them.")
+    verbalise: bool = setting(False, "Numbers, dates, units and the like are said as words, in ten languages.")
     max_segment_chars: int = setting(300, "Longest segment.", 40, 4_000)
     ahead_segments: int = setting(2, "Segments the engine may work ahead of the one that sounds.", 0, 64)
     unspoken_chars: int = setting(

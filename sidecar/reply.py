@@ -5,12 +5,12 @@ from __future__ import annotations
 import asyncio
 from collections import deque
 from collections.abc import AsyncGenerator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 from types import TracebackType
 from typing import Protocol, Self
 
-from segmenter import Segment, SegmentOptions, SegmentStream
+from segmenter import AUTO, Segment, SegmentOptions, SegmentStream
 from sidecar.core.events import ReplyAudio, ReplyEvent, SegmentEnded, SegmentStarted
 from sidecar.faults import Fault, TooLarge, UnsupportedLanguage
 from sidecar.ports import Clock, Engine, Utterance
@@ -100,6 +100,8 @@ class Reply:
         self._voicing = voicing
         self._limits = limits
         self._observer = observer
+        if voicing.language and options.language == AUTO:
+            options = replace(options, language=voicing.language)
         self._stream = SegmentStream(options)
         # Below decide_after_ms the segmenter does nothing at all, whatever fragment_after_ms says.
         decide_ms = options.decide_after_ms

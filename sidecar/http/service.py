@@ -212,6 +212,8 @@ class Service:
         return SegmentOptions(
             granularity=chat.granularity,
             first_by_clause=chat.first_by_clause,
+            join_short=chat.join_short,
+            verbalise=chat.verbalise,
             max_chars=chat.max_segment_chars,
             fragment_after_ms=chat.idle_flush_ms,
         )

@@ -16,7 +16,7 @@ from urllib.parse import urlsplit
 
 from litestar import WebSocket, websocket
 
-from segmenter import SegmentOptions, SegmentStream, UnitSplitter
+from segmenter import AUTO, SegmentOptions, SegmentStream, UnitSplitter
 from sidecar.codec_wire import CodecWriter, start_event
 from sidecar.core.session import (
     Close,
@@ -30,10 +30,10 @@ from sidecar.core.session import (
     Unit,
     UnitText,
 )
-from sidecar.faults import BadRequest, Fault, Forbidden, TooBusy, UnknownModel, UnsupportedByEngine
+from sidecar.faults import BadRequest, Fault, Forbidden, TooBusy, UnknownModel, UnsupportedByEngine, UnsupportedLanguage
 from sidecar.gate import Caller
 from sidecar.http.service import Injected, Service
-from sidecar.http.speech_fields import SessionConfig, convert_config
+from sidecar.http.speech_fields import SessionConfig, convert_config, iso_language
 from sidecar.http.wire import GOING_AWAY, TRANSPORT, fault_headers, openai_error, to_json
 from sidecar.ports import SAMPLE_RATE_HZ, AudioEncoder, Utterance
 from sidecar.speech_line import Audio, Done, Opened, SpeechLine
@@ -115,6 +115,14 @@ class _PlainSplitter:
     @property
     def pending_chars(self) -> int:
         return self._chars
+
+
+def _segment_language(name: str | None) -> str:
+    """The language to cut by; one that is not known is told with the first unit, not here."""
+    try:
+        return iso_language(name) or AUTO
+    except UnsupportedLanguage:
+        return AUTO
 
 
 class _SpeakableSplitter:
@@ -274,8 +282,10 @@ class _Conversation:
         return _SpeakableSplitter(
             SegmentOptions(
                 granularity=config.split_granularity,
+                language=_segment_language(config.language),
                 first_by_clause=config.split_granularity == "clause",
                 max_chars=chat.max_segment_chars,
+                verbalise=chat.verbalise,
             )
         )
 
