@@ -6,9 +6,9 @@ Pure: turns messages and records into one another. Keeping the records is the bu
 from __future__ import annotations
 
 import json
-import secrets
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from hashlib import blake2b
 from typing import Any
 
 from sidecar.faults import BadRequest, UnknownAudio
@@ -137,9 +137,18 @@ def resolved_messages(
     return resolved
 
 
-def new_dialog_name() -> str:
-    """96 random bits: the name of a dialog that begins now."""
-    return f"dialog_{secrets.token_hex(12)}"
+def dialog_seed_of(audio_id: str) -> int:
+    """The seed of a dialog, from the ``audio.id`` of its first reply: who has that needs no memory to go on."""
+    return int.from_bytes(_digest(audio_id, b"sidecar.seed", 8), "little") >> 1
+
+
+def dialog_name_of(audio_id: str) -> str:
+    """The name of a dialog, likewise."""
+    return f"dialog_{_digest(audio_id, b'sidecar.dialog', 12).hex()}"
+
+
+def _digest(audio_id: str, person: bytes, size: int) -> bytes:
+    return blake2b(audio_id.encode("utf-8", "surrogatepass"), digest_size=size, person=person).digest()
 
 
 def last_turn(references: Sequence[AudioReference], turns: Mapping[str, SpokenTurn]) -> SpokenTurn | None:

@@ -6,7 +6,7 @@ import asyncio
 import base64
 import logging
 from collections.abc import AsyncGenerator, Mapping
-from contextlib import AsyncExitStack, aclosing
+from contextlib import AsyncExitStack, aclosing, suppress
 from typing import Any
 
 import numpy as np
@@ -19,8 +19,9 @@ from sidecar.core.dialog import (
     AudioReference,
     SpokenTurn,
     audio_references,
+    dialog_name_of,
+    dialog_seed_of,
     last_turn,
-    new_dialog_name,
     resolved_messages,
 )
 from sidecar.core.events import ReplyAudio, SegmentEnded, SegmentStarted
@@ -48,7 +49,6 @@ from sidecar.reply import Reply, Voicing
 from sidecar.reply_ears import ReplyEars
 from sidecar.voice_choice import ChosenVoice
 from voices.carry import KeptCarry
-from voices.seeds import new_dialog_seed
 
 log = logging.getLogger(__name__)
 
@@ -94,17 +94,28 @@ async def _answer(service: Service, caller: Caller, raw: bytes, headers: Mapping
             raw = to_json({**body, "messages": messages})
         answer = await service.llm.forward("/chat/completions", raw, headers)
         return await passed_through(service, answer, named)
+    audio_ids = [new_audio_id() for _ in range(wish.n)]
+    # A dialog is known by its first reply, whether anything is remembered of that or not.
+    first_id = references[0].audio_id if references else audio_ids[0]
     turn = last_turn(references, turns)
-    voicing = _voicing(wish, chosen, turn)
-    dialog = turn.dialog if turn is not None and turn.dialog else new_dialog_name()
+    voicing = _voicing(wish, chosen, turn, first_id, len(references))
+    dialog = turn.dialog if turn is not None and turn.dialog else dialog_name_of(first_id)
     stack = AsyncExitStack()
     try:
         await stack.enter_async_context(service.place(caller, wish.n))
         stream = await service.llm.stream(upstream_body(body, messages), headers)
         stack.push_async_callback(stream.aclose)
-        kept = await _kept_carry(service, caller, voicing, dialog) if turn is not None else None
+        kept = await _kept_carry(service, caller, voicing, dialog) if references else None
         spoken = SpokenAnswer(
-            service, caller, wish, voicing, stream, _chars(body.get("messages")), dialog=dialog, kept=kept
+            service,
+            caller,
+            wish,
+            voicing,
+            stream,
+            _chars(body.get("messages")),
+            audio_ids=audio_ids,
+            dialog=dialog,
+            kept=kept,
         )
         if wish.stream:
             return spoken.streamed(stack, named)
@@ -131,14 +142,16 @@ async def _kept_carry(service: Service, caller: Caller, voicing: Voicing, dialog
     """What the dialog's reply before left behind; a store that is away costs the listener nothing but that."""
     if not (service.config.voices.carry and service.engine.traits.carry):
         return None
-    try:
-        return await service.library.shelf.carry(caller.tenant, voicing.name, dialog)
-    except StoreUnavailable:
-        return None
+    kept = None
+    with suppress(StoreUnavailable):
+        kept = await service.library.shelf.carry(caller.tenant, voicing.name, dialog)
+    return kept or service.own_carries.get((caller.tenant, voicing.name, dialog))
 
 
-def _voicing(wish: AudioWish, chosen: ChosenVoice, turn: SpokenTurn | None) -> Voicing:
-    seed, reply_index = new_dialog_seed() if chosen.seed is None else chosen.seed, 0
+def _voicing(
+    wish: AudioWish, chosen: ChosenVoice, turn: SpokenTurn | None, first_id: str, replies_before: int
+) -> Voicing:
+    seed, reply_index = dialog_seed_of(first_id) if chosen.seed is None else chosen.seed, replies_before
     if turn is not None:
         seed, reply_index = turn.dialog_seed, turn.reply_index + 1
     return Voicing(
@@ -170,6 +183,7 @@ class SpokenAnswer:
         stream: ChatStream,
         prompt_chars: int,
         *,
+        audio_ids: list[str],
         dialog: str,
         kept: KeptCarry | None = None,
     ) -> None:
@@ -183,7 +197,7 @@ class SpokenAnswer:
         self._prompt_chars = prompt_chars
         self._upstream_headers = dict(stream.headers)
         self._timer = service.metrics.reply_started("chat", service.clock.now_ms(), streamed=wish.stream)
-        self._audio_ids = [new_audio_id() for _ in range(wish.n)]
+        self._audio_ids = audio_ids
         self._transcripts = [""] * wish.n
         self._expires_at = service.memory.expiry()
         self._turn = ChatTurn(stream, wish.n, self._reply, service.config.llm.starts_in_think)
@@ -244,7 +258,8 @@ class SpokenAnswer:
         kept = self._ears.kept(self._service.clock.unix_s()) if self._ears is not None else None
         if kept is None:
             return
-        shelf = self._service.library.shelf
+        service, shelf = self._service, self._service.library.shelf
+        service.note_carry((self._caller.tenant, kept.voice, self._dialog), kept)
         try:
             await asyncio.shield(shelf.keep_carry(self._caller.tenant, self._dialog, kept, CARRY_TTL_S))
         except Fault as fault:

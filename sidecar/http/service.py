@@ -39,7 +39,7 @@ from sidecar.telemetry import Metrics
 from sidecar.voice_choice import VoiceChooser
 from sidecar.voice_library import VoiceLibrary
 from sidecar.voicebook import PLACEHOLDER, VoiceBook
-from voices.carry import KeptCarry
+from voices.carry import MAX_GAP_S, KeptCarry
 from voices.continuity import Continuity
 from voices.guard import Guard
 
@@ -49,6 +49,7 @@ WATCHED_REPLIES = 8
 """While more speak at once their voices are not watched: sound goes first."""
 
 MAX_GUARDS = 256
+MAX_CARRIES = 256
 GUARDED_SAMPLES = 20 * SAMPLE_RATE_HZ
 
 
@@ -74,6 +75,8 @@ class Service:
     started: bool = False
     sockets: int = 0
     speaking: int = 0
+    own_carries: OrderedDict[tuple[str, str, str], KeptCarry] = field(default_factory=OrderedDict)
+    """What dialogs of this instance left behind, by tenant, voice and dialog: for a store that lost it."""
     _guards: OrderedDict[str, Guard] = field(default_factory=OrderedDict)
     _admission: Admission = field(init=False)
     _admitted: dict[int, asyncio.Event] = field(default_factory=dict)
@@ -185,6 +188,16 @@ class Service:
         if continuity is None and watched is None:
             return None
         return ReplyEars(voicing.reply_index, voicing.dialog_seed, continuity, watched)
+
+    def note_carry(self, key: tuple[str, str, str], kept: KeptCarry) -> None:
+        """Remember what a dialog left behind, for its next reply on this instance."""
+        self.own_carries[key] = kept
+        self.own_carries.move_to_end(key)
+        stale_s = self.clock.unix_s() - MAX_GAP_S
+        while len(self.own_carries) > MAX_CARRIES or next(iter(self.own_carries.values())).spoken_s < stale_s:
+            self.own_carries.popitem(last=False)
+            if not self.own_carries:
+                return
 
     def _guard(self, dialog: str) -> Guard:
         guard = self._guards.setdefault(dialog, Guard())
