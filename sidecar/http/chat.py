@@ -25,7 +25,7 @@ from sidecar.core.dialog import (
     resolved_messages,
 )
 from sidecar.core.events import ReplyAudio, SegmentEnded, SegmentStarted
-from sidecar.faults import Fault, StoreUnavailable
+from sidecar.faults import Fault, StoreUnavailable, UnsupportedLanguage
 from sidecar.gate import Caller
 from sidecar.http.chat_fields import AudioWish, audio_wish, upstream_body, wants_audio
 from sidecar.http.passing import SSE_HEADERS, passed_through
@@ -44,7 +44,7 @@ from sidecar.http.wire import (
     unless_gone,
 )
 from sidecar.memory import new_audio_id
-from sidecar.ports import FRAME_SAMPLES, SAMPLE_RATE_HZ, ChatOpened, ChatStream, Pcm
+from sidecar.ports import FRAME_SAMPLES, SAMPLE_RATE_HZ, ChatOpened, ChatStream, EngineTraits, Pcm
 from sidecar.reply import Reply, Voicing
 from sidecar.reply_ears import ReplyEars
 from sidecar.voice_choice import ChosenVoice
@@ -86,6 +86,7 @@ async def _answer(service: Service, caller: Caller, raw: bytes, headers: Mapping
     wish = audio_wish(body) if wants_audio(body) else None
     chosen = None
     if wish is not None:
+        _check_language(wish, service.engine.traits)
         chosen = await service.chooser.named(caller.tenant, wish.voice, param="audio.voice")
     turns = await _recalled(service, caller, references)
     messages = resolved_messages(body["messages"], references, turns) if references else None
@@ -136,6 +137,16 @@ async def _recalled(service: Service, caller: Caller, references: list[AudioRefe
         if not all(reference.has_words for reference in references):
             raise
         return {}
+
+
+def _check_language(wish: AudioWish, traits: EngineTraits) -> None:
+    """Before a word is written that nobody could hear. Raises ``UnsupportedLanguage``."""
+    language = iso_language(wish.language)
+    if language is not None and traits.languages and language not in traits.languages:
+        raise UnsupportedLanguage(
+            f"The engine '{traits.name}' does not speak '{language}'; its languages: {', '.join(traits.languages)}.",
+            param="audio.language",
+        )
 
 
 async def _kept_carry(service: Service, caller: Caller, voicing: Voicing, dialog: str) -> KeptCarry | None:
