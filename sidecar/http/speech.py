@@ -16,6 +16,7 @@ from msgspec import UNSET
 from msgspec.structs import replace
 
 from segmenter import speakable
+from sidecar.core.word_stamps import WordStamps, stamp_headers
 from sidecar.faults import BadRequest, EngineFault, Fault, UnknownModel
 from sidecar.gate import Caller
 from sidecar.http.service import Injected, Service
@@ -49,6 +50,7 @@ class SpeechRequest:
     speed: float
     delivery: str  # "whole", "raw" or "sse"
     openai: bool
+    word_times: bool = False
 
 
 @post("/v1/audio/speech", status_code=200)
@@ -112,14 +114,7 @@ async def checked(
         raise UnknownModel(f"The model '{fields.model[:80]}' does not exist.", param="model")
     format = fields.response_format if fields.response_format is not UNSET else ("mp3" if openai else "wav")
     speed = fields.speed if fields.speed is not None else 1.0
-    if whole:
-        delivery = "whole"
-    elif openai:
-        # OpenAI streams every answer; only a WAV without an asked-for stream is kept whole, for its true sizes.
-        delivery = {"sse": "sse", "audio": "raw"}.get(fields.stream_format or "", "whole" if format == "wav" else "raw")
-    else:
-        delivery = {"sse": "sse", "audio": "raw"}.get(fields.stream_format or "", "sse" if fields.stream else "whole")
-        _check_streamed(delivery, format, speed, fields.word_timestamps)
+    delivery = "whole" if whole else _delivery(fields, openai, format, speed)
     if fields.sample_rate is not None and fields.sample_rate not in SAMPLE_RATES_HZ:
         raise BadRequest("sample_rate must be 8000 or 24000.", param="sample_rate")
     if isinstance(fields.ref_audio, list) and not fields.ref_audio:
@@ -134,20 +129,27 @@ async def checked(
     else:
         chosen = await rules.choose(fields, fields.ref_audio, caller.tenant)
     utterance = rules.utterance(fields, text, chosen, fields.max_new_tokens)
-    if fields.word_timestamps:
-        raise BadRequest("word_timestamps needs an aligner, and none is loaded.", param="word_timestamps")
-    return SpeechRequest(utterance, format, fields.sample_rate or SAMPLE_RATE_HZ, speed, delivery, openai)
+    rate_hz = fields.sample_rate or SAMPLE_RATE_HZ
+    return SpeechRequest(utterance, format, rate_hz, speed, delivery, openai, fields.word_timestamps)
 
 
-def _check_streamed(delivery: str, format: str, speed: float, word_timestamps: bool) -> None:
+def _delivery(fields: SpeechBody, openai: bool, format: str, speed: float) -> str:
+    """How the answer travels: "whole", "raw" or "sse". Raises ``BadRequest`` for what cannot be streamed."""
+    asked = {"sse": "sse", "audio": "raw"}.get(fields.stream_format or "", "")
+    if openai:
+        # OpenAI streams every answer; only a WAV without an asked-for stream is kept whole, for its true sizes.
+        delivery = asked or ("whole" if format == "wav" or fields.word_timestamps else "raw")
+    else:
+        delivery = asked or ("sse" if fields.stream else "whole")
     if delivery == "whole":
-        return
-    if format not in _STREAMABLE:
+        return delivery
+    if not openai and format not in _STREAMABLE:
         raise BadRequest(f"Streaming needs response_format 'pcm' or 'wav', not '{format}'.", param="response_format")
-    if speed != 1.0:
+    if not openai and speed != 1.0:
         raise BadRequest("Streaming needs speed 1.0.", param="speed")
-    if word_timestamps:
+    if fields.word_timestamps:
         raise BadRequest("word_timestamps cannot be streamed over HTTP.", param="word_timestamps")
+    return delivery
 
 
 class SpeechAnswer:
@@ -166,6 +168,7 @@ class SpeechAnswer:
             asked.format, rate_hz=asked.rate_hz, streaming=asked.delivery != "whole", speed=asked.speed
         )
         self._chunks = checked_chunks(speaking, service.config.engine.chunk_timeout_s, longest_samples(asked.utterance))
+        self._words = WordStamps(asked.utterance.text, asked.speed) if asked.word_times else None
 
     @property
     def media_type(self) -> str:
@@ -178,7 +181,7 @@ class SpeechAnswer:
             return b"".join([piece async for piece in self._encoded()])
 
     async def whole(self, request: Request[Any, Any, Any]) -> ASGIApp:
-        """The complete file with usage headers."""
+        """The complete file with usage headers, and the times of its words if they were asked for."""
         content = await self.collected()
         usage = self.usage()
         details = usage["input_token_details"]
@@ -189,6 +192,8 @@ class SpeechAnswer:
             "x-vllm-omni-input-text-tokens": str(details["text_tokens"]),
             "x-vllm-omni-input-audio-tokens": str(details["audio_tokens"]),
         }
+        if self._words is not None:
+            headers |= stamp_headers(await asyncio.to_thread(self._words.stamps))
         headers |= {
             "content-type": self.media_type,
             "content-length": str(len(content)),
@@ -248,6 +253,8 @@ class SpeechAnswer:
     async def _feed(self, chunk: AudioChunk) -> bytes:
         self._timer.audio(self._service.clock.now_ms(), len(chunk.pcm))
         self._samples += len(chunk.pcm)
+        if self._words is not None:
+            self._words.feed(chunk.pcm)
         if self._asked.format in _STREAMABLE:
             return self._encoder.feed(chunk.pcm)
         return await asyncio.to_thread(self._encoder.feed, chunk.pcm)
@@ -287,12 +294,15 @@ class SpeechAnswer:
         return {"type": "speech.audio.error", "error": error}
 
     def usage(self) -> dict[str, Any]:
-        """Token counts: text tokens in, frames out."""
+        """Token counts: text tokens and the frames of a reference recording in, frames out."""
         text = self._speaking.text_tokens
+        anchor = self._asked.utterance.anchor
+        in_context = anchor is not None and self._service.engine.traits.anchor_codes
+        audio = len(anchor.codes) if in_context and anchor is not None and anchor.codes is not None else 0
         frames = max(1, math.ceil(self._samples / FRAME_SAMPLES))
         return {
-            "input_tokens": text,
+            "input_tokens": text + audio,
             "output_tokens": frames,
-            "total_tokens": text + frames,
-            "input_token_details": {"text_tokens": text, "audio_tokens": 0},
+            "total_tokens": text + audio + frames,
+            "input_token_details": {"text_tokens": text, "audio_tokens": audio},
         }

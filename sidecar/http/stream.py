@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from contextlib import ExitStack
+from collections.abc import Sequence
 from dataclasses import replace
 from functools import partial
 from typing import Any
@@ -17,7 +17,6 @@ from urllib.parse import urlsplit
 from litestar import WebSocket, websocket
 
 from segmenter import AUTO, SegmentOptions, SegmentStream, UnitSplitter
-from sidecar.codec_wire import CodecWriter, start_event
 from sidecar.core.session import (
     Close,
     Effect,
@@ -34,10 +33,10 @@ from sidecar.faults import BadRequest, Fault, Forbidden, TooBusy, UnknownModel, 
 from sidecar.gate import Caller
 from sidecar.http.service import Injected, Service
 from sidecar.http.speech_fields import SessionConfig, convert_config, iso_language
+from sidecar.http.voiced_unit import Frame, VoicedUnit
 from sidecar.http.wire import GOING_AWAY, TRANSPORT, fault_headers, openai_error, to_json
-from sidecar.ports import SAMPLE_RATE_HZ, AudioEncoder, Utterance
+from sidecar.ports import Utterance
 from sidecar.speech_line import Audio, Done, Opened, SpeechLine
-from sidecar.telemetry import ReplyTimer
 from sidecar.voice_choice import ChosenVoice
 
 log = logging.getLogger(__name__)
@@ -165,7 +164,7 @@ class _Conversation:
         self._line: SpeechLine[Unit[SessionConfig]] = SpeechLine(service.engine, service.line_limits(), service.metrics)
         self._sending = asyncio.Lock()
         self._changed = asyncio.Event()
-        self._voiced = _VoicedUnit(service)
+        self._voiced = VoicedUnit(service)
         self._recorded: tuple[SessionConfig, ChosenVoice] | None = None
 
     async def run(self) -> None:
@@ -225,7 +224,7 @@ class _Conversation:
                 self._voiced.opened(unit)
                 effects = self._session.unit_opened(unit, self._voiced.start_event())
             elif isinstance(event, Audio):
-                effects = self._frame(unit, await self._voiced.audio(event))
+                effects = self._frames(unit, await self._voiced.audio(event))
             else:
                 effects = await self._unit_over(event)
             self._changed.set()
@@ -239,7 +238,7 @@ class _Conversation:
             voiced.opened(unit)
             effects += session.unit_opened(unit, voiced.start_event())
         outcome = "cancelled" if event.cancelled else "failed" if event.fault is not None else "completed"
-        effects += self._frame(unit, await voiced.finish(outcome))
+        effects += self._frames(unit, await voiced.finish(outcome))
         closing, done = voiced.over()
         if event.cancelled:
             done["cancelled"] = True
@@ -250,12 +249,17 @@ class _Conversation:
     def _without_bracket(self, config: SessionConfig) -> bool:
         """Units that fail for what the session asks of the server get an error only, no start and done."""
         codes = config.output_mode == "codec_tokens"
-        return config.word_timestamps or (codes and not self._service.engine.traits.codes_out)
+        return (config.word_timestamps and not config.stream_audio) or (
+            codes and not self._service.engine.traits.codes_out
+        )
 
-    def _frame(self, unit: Unit[SessionConfig], data: bytes) -> list[Effect]:
-        """The frame of these bytes, unless the unit takes no more audio."""
-        effects = self._session.unit_audio(unit, data) if data else []
-        self._voiced.bytes_sent += len(data) if effects else 0
+    def _frames(self, unit: Unit[SessionConfig], frames: Sequence[Frame]) -> list[Effect]:
+        """These frames, unless the unit takes no more audio."""
+        effects: list[Effect] = []
+        for frame, audio_bytes in frames:
+            sent = self._session.unit_audio(unit, frame)
+            self._voiced.bytes_sent += audio_bytes if sent else 0
+            effects += sent
         return effects
 
     async def _watch_deadline(self) -> None:
@@ -313,8 +317,8 @@ class _Conversation:
         if codes and not self._service.engine.traits.codes_out:
             name = self._service.engine.traits.name
             raise UnsupportedByEngine(f"The engine '{name}' has no codec tokens.", param="output_mode")
-        if config.word_timestamps:
-            raise BadRequest("word_timestamps needs stream_audio, pcm and an aligner; none is loaded.")
+        if config.word_timestamps and not config.stream_audio:
+            raise BadRequest("word_timestamps needs stream_audio and response_format 'pcm'.", param="word_timestamps")
         if isinstance(chosen, Fault):
             raise chosen
         place = (unit.utterance_index, unit.sentence_index)
@@ -362,90 +366,3 @@ class _Conversation:
 
 class _Gone(Exception):
     """The socket cannot be written to any more."""
-
-
-class _VoicedUnit:
-    """The audio of the unit that is being sent: its encoder, its bytes, its figures."""
-
-    def __init__(self, service: Service) -> None:
-        self._service = service
-        self.unit: Unit[SessionConfig] | None = None
-        self.bytes_sent = 0
-        self._config = SessionConfig()
-        self._encoder: AudioEncoder | None = None
-        self._codes: CodecWriter | None = None
-        self._pieces: list[bytes] = []
-        self._timer: ReplyTimer | None = None
-        self._speaking = ExitStack()
-
-    def opened(self, unit: Unit[SessionConfig]) -> None:
-        """A new unit begins."""
-        config = self._config = unit.config
-        self.unit = unit
-        self.bytes_sent = 0
-        self._pieces = []
-        self._timer = self._service.metrics.reply_started(
-            "stream", self._service.clock.now_ms(), streamed=config.stream_audio
-        )
-        self._speaking.enter_context(self._service.metrics.active())
-        self._codes = CodecWriter() if config.output_mode == "codec_tokens" else None
-        if self._codes is not None:
-            return
-        speed = 1.0 if config.speed is None else config.speed
-        self._encoder = self._service.codec.start(config.response_format, streaming=config.stream_audio, speed=speed)
-
-    def start_event(self) -> dict[str, Any]:
-        """The event that opens the bracket."""
-        config = self._config
-        if self._codes is not None:
-            return start_event(decoder_id=self._service.engine.traits.codec_id, model=config.model)
-        event: dict[str, Any] = {"type": "audio.start", "format": config.response_format}
-        if config.stream_audio:
-            event |= {"sample_rate": SAMPLE_RATE_HZ, "channels": 1}
-        return event
-
-    async def audio(self, event: Audio[Unit[SessionConfig]]) -> bytes:
-        """The bytes to send now; none while the whole file is being collected."""
-        if self._timer is not None:
-            self._timer.audio(self._service.clock.now_ms(), event.chunk.samples)
-        if self._codes is not None:
-            return b"" if event.chunk.codes is None else self._codes.frames(event.chunk.codes)
-        if self._encoder is None:
-            return b""
-        if self._config.response_format in ("pcm", "wav"):
-            piece = self._encoder.feed(event.chunk.pcm)
-        else:
-            piece = await asyncio.to_thread(self._encoder.feed, event.chunk.pcm)
-        return piece if self._config.stream_audio else self._kept(piece)
-
-    async def finish(self, outcome: str) -> bytes:
-        """The last bytes of a unit that is ``completed``; none of one that is ``cancelled`` or ``failed``."""
-        last = b""
-        if self._encoder is not None and outcome == "completed":
-            rest = await asyncio.to_thread(self._encoder.finish)
-            last = rest if self._config.stream_audio else b"".join([*self._pieces, rest])
-        self._ended(outcome)
-        self._encoder, self._pieces, self.unit = None, [], None
-        return last
-
-    def over(self) -> tuple[bytes, dict[str, Any]]:
-        """The frame that must close the bracket, if any, and the event that does; after ``finish``."""
-        codes, self._codes = self._codes, None
-        if codes is None:
-            return b"", {"type": "audio.done", "total_bytes": self.bytes_sent}
-        closing = codes.end()
-        return closing, codes.done()
-
-    def abandoned(self) -> None:
-        """The socket is gone, perhaps in the middle of a unit."""
-        self._ended("cancelled")
-
-    def _ended(self, outcome: str) -> None:
-        if self._timer is not None:
-            self._timer.ended(self._service.clock.now_ms(), outcome)
-            self._timer = None
-        self._speaking.close()
-
-    def _kept(self, piece: bytes) -> bytes:
-        self._pieces.append(piece)
-        return b""

@@ -216,7 +216,6 @@ WRONG: list[tuple[str, list[Any], str]] = [
     ("speaker", ["nobody"], "voice"),
     ("model", [5], "body.model"),
     ("word_timestamps", ["perhaps"], "body.word_timestamps"),
-    ("word_timestamps", [True], "word_timestamps"),
     ("x_vector_only_mode", ["perhaps"], "body.x_vector_only_mode"),
     ("x_vector_only_mode", [True, False], "x_vector_only_mode"),
     ("ref_audio", [5, {"a": 1}, [1]], "body.ref_audio"),

@@ -252,7 +252,12 @@ async def test_what_only_shows_in_speaking_fails_each_unit(
 
 @pytest.mark.parametrize(
     "members",
-    [{"word_timestamps": True}, {"word_timestamps": True, **STREAMED}, {"output_mode": "codec_tokens", **STREAMED}],
+    [
+        {"word_timestamps": True},
+        {"word_timestamps": True, "response_format": "pcm"},
+        {"word_timestamps": True, "voice": "nobody"},
+        {"output_mode": "codec_tokens", **STREAMED},
+    ],
 )
 async def test_what_this_server_lacks_is_an_error_without_a_bracket(talker: Running, members: dict[str, Any]) -> None:
     async with opened(talker, {"split_granularity": "sentence", **members}) as client:
