@@ -30,10 +30,14 @@ _MAX_CLIPS_CACHED = 256
 
 @dataclass(frozen=True, slots=True)
 class LibraryLimits:
-    """``max_voices`` of one tenant, each of at most ``MAX_RECORD_BYTES``; anchors of recordings stay ``clip_ttl_s``."""
+    """``max_voices`` of one tenant, each of at most ``MAX_RECORD_BYTES``; anchors of recordings stay ``clip_ttl_s``.
+
+    Of these a tenant has at most ``max_clips``; more are not kept.
+    """
 
     max_voices: int = 1_000
     clip_ttl_s: float = 3_600.0
+    max_clips: int = 512
 
 
 @dataclass(slots=True)
@@ -190,10 +194,12 @@ class VoiceLibrary:
             return None
 
     async def keep_clip(self, tenant: str, fingerprint: str, anchor: SpeakerAnchor) -> None:
-        """Keep an anchor for a while; a store that is away does not."""
+        """Keep an anchor for a while; a store that is away does not, nor one that has as many as may be."""
         record = VoiceRecord(name=_CLIP_NAME, owner=tenant, anchors=(anchor,), description=anchor.fingerprint)
         try:
             value = record.to_bytes()
+            if len(await self._store.keys(tenant, CLIP_KIND)) >= self._limits.max_clips:
+                return
             await self._store.put(tenant, CLIP_KIND, fingerprint, value, ttl_s=self._limits.clip_ttl_s)
         except (StoreUnavailable, ValueError):
             log.info("the anchor of a recording was not kept")

@@ -70,8 +70,8 @@ def prepared(pcm: F32, transcript: str = "", *, in_context: bool = False) -> Cli
     """The part of a recording ``(samples,)`` at 24 kHz that is to be encoded.
 
     Silence at both ends goes. ``in_context``: the recording and its transcript will be a reference, so all of the
-    rest stays and silence is appended; else of a long recording the part with most speech is chosen. Raises
-    ``UnusableClip``.
+    rest stays and silence is appended as far as the bound lets; else of a long recording the part with most speech is
+    chosen. Raises ``UnusableClip``.
     """
     _check(pcm)
     active = active_frames(frame_levels_db(pcm))
@@ -87,7 +87,8 @@ def prepared(pcm: F32, transcript: str = "", *, in_context: bool = False) -> Cli
     part = pcm[first * HOP : end * HOP]
     part_active = active[first:end]
     notes += _sound_notes(part, part_active)
-    silence = np.zeros(int(SILENCE_AFTER_S * RATE_HZ) if in_context else 0, np.float32)
+    room = max(0, int(MAX_RECORDING_S * RATE_HZ) - len(part))
+    silence = np.zeros(min(room, int(SILENCE_AFTER_S * RATE_HZ)) if in_context else 0, np.float32)
     return Clip(
         pcm=np.concatenate((part, silence)).astype(np.float32, copy=False),
         from_s=first * HOP / RATE_HZ,

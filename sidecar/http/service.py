@@ -100,7 +100,8 @@ class Service:
     @cached_property
     def chooser(self) -> VoiceChooser:
         """Finds the voice of a request: the engine's, a stored one, or one of its own."""
-        engine_id = f"{self.engine.traits.name} {self.engine.traits.clone_widths} {self.config.engine.checkpoint}"
+        traits = self.engine.traits
+        engine_id = f"{traits.name} {traits.codec_id} {traits.clone_widths} {self.config.engine.checkpoint}"
         return VoiceChooser(self.engine, self.library, self.clips, lambda: self.voices, engine_id)
 
     async def start(self) -> None:

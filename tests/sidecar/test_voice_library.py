@@ -101,6 +101,15 @@ async def test_a_deletion_takes_carries_and_recordings_along(library: VoiceLibra
         await library.delete("local", "anna")
 
 
+async def test_no_more_recordings_than_may_be(store: LocalStore) -> None:
+    library = VoiceLibrary(store, SystemClock(), LibraryLimits(max_clips=2))
+    for key in ("k1", "k2", "k3"):
+        await library.keep_clip("local", key, anchor())
+    await library.keep_clip("other", "k1", anchor())
+    assert [await library.clip("local", key) is not None for key in ("k1", "k2", "k3")] == [True, True, False]
+    assert await library.clip("other", "k1") is not None
+
+
 async def test_damaged_values_are_no_voices_and_can_be_replaced(library: VoiceLibrary, store: LocalStore) -> None:
     await store.put("local", KIND, "anna", b"garbage")
     await store.put("local", CLIP_KIND, "k", b"garbage")

@@ -44,6 +44,10 @@ def test_a_reference_stays_whole_and_silence_follows() -> None:
     assert any("serve best" in note for note in clip.notes)
 
 
+def test_silence_after_a_reference_stays_within_the_bound() -> None:
+    assert len(prepared(speech((29.8, 0.05)), "word " * 80, in_context=True).pcm) == MAX_RECORDING_S * RATE
+
+
 def test_of_a_long_recording_the_densest_part_between_pauses() -> None:
     sparse = [(0.5, 0.05), (1.5, 0.0)] * 4
     clip = prepared(speech(*sparse, (7, 0.05), (1, 0), *sparse))
@@ -107,8 +111,8 @@ def test_whatever_comes_is_used_within_bounds_or_refused(parts: list[tuple[float
         return
     length_s = len(clip.pcm) / RATE
     assert 0 <= clip.from_s < clip.to_s <= len(pcm) / RATE
-    assert length_s <= (MAX_RECORDING_S + SILENCE_AFTER_S if in_context else BEST_S[1] + 0.02)
-    silence = int(SILENCE_AFTER_S * RATE) if in_context else 0
+    assert length_s <= (MAX_RECORDING_S if in_context else BEST_S[1] + 0.02)
+    silence = int(min(SILENCE_AFTER_S, MAX_RECORDING_S - (clip.to_s - clip.from_s)) * RATE) if in_context else 0
     used = pcm[round(clip.from_s * RATE) : round(clip.to_s * RATE)]
     np.testing.assert_array_equal(clip.pcm[: len(clip.pcm) - silence], used)
     assert 0 < clip.speech_s <= length_s
