@@ -123,7 +123,7 @@ def _behind_closers(text: str, end: int, depth: str) -> tuple[int, str]:
 
 
 def _script_end(text: str, following: str, closers: str, end: int, *, final: bool) -> int:
-    if following in "，、,;；:：）)」』”" or following in DASHES:
+    if following in "，、,;；:：）)」』”" or following in DASHES or (closers and following in SCRIPT_MARKS):
         return NO
     if closers:
         if not final and end + 2 > len(text):
@@ -148,7 +148,9 @@ def _end_without_blank(mark: Candidate, run: str, closers: str, end: int) -> int
     following = text[end]
     if _HAN_KANA.match(following):
         before = text[at - 1] if at else ""
-        return end if "…" not in run and not closers and not before.isdigit() else NO
+        if "…" in run or closers or before.isdigit():
+            return NO
+        return NO if run == "." and stops.is_abbreviation(text, at, mark.language) else end
     if closers or len(run) > 3 or not following.isupper() or at < 2:
         return NO
     token, _ = tokens_before(text, at)
@@ -211,7 +213,7 @@ def _end_before_lower(mark: Candidate, run: str, closers: str, end: int) -> int:
     begun = begun_word(text, end + 1)
     if mark.chatty and not quoted and "…" not in run and ".." not in run:
         token, _ = tokens_before(text, at)
-        plain = token.isalpha() and (len(token) > 1 or run[0] != ".")
+        plain = token.isdigit() or (token.isalpha() and (len(token) > 1 or run[0] != "."))
         return end if plain and not mark.language.is_abbreviation(token) else NO
     if run in ":;" or (run == "." and not closers and stops.is_plain_word(text, at, mark.speaks)):
         return end

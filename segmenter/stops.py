@@ -143,7 +143,7 @@ def full_stop(text: str, at: int, end: int, lang: Language, referee: Referee | N
         return _after_number(text, token, before, at, end, lang, final=final)
     if _opens(text, at, token) and (token.lower() in _OPENING or (len(token) == 1 and token.isalpha())):
         return NO
-    if token.startswith("-"):
+    if token.startswith(("-", "/", "./", "../", "~")):
         return end
     whole, token = token, last_part(token)
     lower = token.lower()
@@ -246,7 +246,7 @@ def _pair(token: str, before: str) -> bool:
 
 def _after_number(text: str, token: str, before: str, at: int, end: int, lang: Language, *, final: bool) -> int:
     """A number and a full stop: an item of a list, an ordinal, or the end."""
-    if len(token) <= 3 and (_opens(text, at, token) or before.endswith(":")):
+    if len(token) <= 3 and (_opens(text, at, token) or (int(token) == 1 and before.endswith(":"))):
         return NO
     if before.lower() in ("no.", "nr.", "n°", "nº", "№"):
         return end
