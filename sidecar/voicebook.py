@@ -33,15 +33,16 @@ class VoiceBook:
         return key if all(part in self._own for part in parts) else None
 
     def target(self, name: str) -> str | None:
-        """What an alias or ``default`` stands for, which may be a stored voice; None for other names.
+        """What an alias or ``default`` stands for in the end, perhaps a stored voice; None for other names.
 
         An empty string: the default of an engine without voices.
         """
-        key = name.strip().lower()
-        key = self._aliases.get(key, key) if key not in self._own else key
-        if key == PLACEHOLDER:
-            return self._default
-        return key if name.strip().lower() in self._aliases else None
+        key = first = name.strip().lower()
+        seen: set[str] = set()
+        while key not in self._own and key not in seen:
+            seen.add(key)
+            key = self._aliases.get(key, self._default if key == PLACEHOLDER else key)
+        return key if key != first or first in self._aliases or first == PLACEHOLDER else None
 
     def reserved(self, name: str) -> bool:
         """True for names that no stored voice may have: the engine's own and ``default``."""

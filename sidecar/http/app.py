@@ -8,6 +8,7 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from typing import Any
 
+import numpy as np
 from litestar import Litestar, Request, Response
 from litestar.config.cors import CORSConfig
 from litestar.datastructures import State
@@ -23,6 +24,7 @@ from sidecar.http.wire import fault_response, openai_error
 from sidecar.ports import Utterance
 from sidecar.speech_line import checked_chunks
 from sidecar.telemetry import LoopMonitor
+from voices.anchor import SpeakerAnchor
 
 log = logging.getLogger(__name__)
 
@@ -88,14 +90,21 @@ def create_app(service: Service) -> ASGIApp:
 
 async def _warm_up(service: Service) -> None:
     """Speak once, unheard, so that the first listener does not pay for it."""
-    if service.config.engine.warm_up and service.engine.traits.voices:
+    traits = service.engine.traits
+    if service.config.engine.warm_up and (traits.voices or traits.clone_widths):
         service.not_ready_reason = "warming up"
         try:
-            traits = service.engine.traits
             voice = service.voices.own(service.config.voices.default or "") or traits.default_voice
             language = "en" if "en" in traits.languages else None
             speaking = await service.engine.open(
-                Utterance(WARM_UP_TEXT, voice, seed=0, language=language, max_frames=WARM_UP_FRAMES)
+                Utterance(
+                    WARM_UP_TEXT,
+                    voice,
+                    seed=0,
+                    language=language,
+                    max_frames=WARM_UP_FRAMES,
+                    anchor=None if traits.voices else _nobody(traits.clone_widths[0]),
+                )
             )
             async for _ in checked_chunks(speaking, service.config.engine.chunk_timeout_s):
                 pass
@@ -106,6 +115,11 @@ async def _warm_up(service: Service) -> None:
             return
     service.ready.set()
     service.warmed.set()
+
+
+def _nobody(width: int) -> SpeakerAnchor:
+    """A vector of no speaker, for engines that have no voices of their own."""
+    return SpeakerAnchor(np.ones(width, np.float32))
 
 
 def _uncaught(request: Request[Any, Any, Any], error: Exception) -> Response[bytes]:

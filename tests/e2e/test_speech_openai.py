@@ -146,7 +146,7 @@ async def test_ways_to_name_a_voice(talker: Running, members: dict[str, Any], vo
         ({"stream_format": "chunks"}, "invalid_value", "stream_format"),
         ({"instructions": "x" * 501}, "invalid_value", "instructions"),
         ({"language": "Klingon"}, "unsupported_language", "language"),
-        ({"task_type": "Base"}, "unsupported_by_engine", "task_type"),
+        ({"task_type": "VoiceDesign", "instructions": "Calm."}, "unsupported_by_engine", "task_type"),
     ],
 )
 async def test_error_codes_are_words(talker: Running, members: dict[str, Any], code: str, param: str) -> None:
