@@ -6,10 +6,10 @@ import abc
 import re
 
 from segmenter import tags
-from segmenter.assemble import Assembler
 from segmenter.blocks import Fence
 from segmenter.policy import Break
 from segmenter.segment import SegmentKind
+from segmenter.sink import Sink
 from segmenter.steps import Region
 from segmenter.urls import skip_url
 
@@ -29,7 +29,7 @@ class Reader(abc.ABC):
     A ``_read_*`` method moves on and returns True, or returns False if it needs more text.
     """
 
-    def __init__(self, sink: Assembler, *, starts_in_think: bool = False) -> None:
+    def __init__(self, sink: Sink, *, starts_in_think: bool = False) -> None:
         self._sink = sink
         self._text = ""
         self._base = 0

@@ -246,7 +246,7 @@ def _pair(token: str, before: str) -> bool:
 
 def _after_number(text: str, token: str, before: str, at: int, end: int, lang: Language, *, final: bool) -> int:
     """A number and a full stop: an item of a list, an ordinal, or the end."""
-    if len(token) <= 3 and (_opens(text, at, token) or (int(token) == 1 and before.endswith(":"))):
+    if len(token) <= 3 and (_opens(text, at, token) or (token in ("1", "１") and before.endswith(":"))):
         return NO
     if before.lower() in ("no.", "nr.", "n°", "nº", "№"):
         return end
