@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import base64
 import json
+import logging
 from collections.abc import AsyncIterator
 from typing import Any
 
@@ -402,6 +403,30 @@ async def test_lists_as_open_webui_reads_them() -> None:
         voices = (await listed(server))["voices"]
         assert {voice["id"]: voice["name"] for voice in voices}["anna"] == "anna"
         assert "alloy" in {voice["id"] for voice in voices}
+
+
+# ---------------------------------------------------------------- privacy
+async def test_nothing_of_an_upload_or_a_recording_reaches_log_or_metrics(caplog: pytest.LogCaptureFixture) -> None:
+    texts: dict[str, Any] = {
+        "ref_text": "canary transcript",
+        "speaker_description": "canary description",
+        "consent": "canary-consent",
+    }
+    url = "data:audio/wav;base64," + base64.b64encode(wav_file(recording())).decode()
+    with caplog.at_level(logging.DEBUG):
+        async with running(server__log_level="debug") as server:
+            assert (await upload(server, "quiet", **texts)).status_code == 200
+            await upload(server, "quiet", **texts, file=("canary.wav", b"canary bytes", "audio/wav"))
+            await upload(server, "quiet", **texts, file=("canary.wav", b"canary bytes", "canary/type"))
+            await upload(server, "a/b", **texts)
+            await said(server, voice="quiet", input="canary input")
+            await said(server, ref_audio=url, ref_text="canary reference", input="canary input")
+            await said(server, status=400, ref_audio="canary:source", ref_text="canary reference")
+            await server.http.delete(f"{VOICES}/quiet")
+            metrics = (await server.http.get("/metrics")).text
+    shown = caplog.text + metrics
+    assert "canary" not in shown
+    assert url[30:60] not in shown
 
 
 # ---------------------------------------------------------------- tenants and bounds
