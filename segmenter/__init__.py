@@ -5,6 +5,7 @@ from segmenter.policy import SegmentOptions
 from segmenter.reasoning import ReasoningFilter
 from segmenter.segment import Segment, SegmentKind
 from segmenter.speakable import speakable
+from segmenter.spoken_text import SpeakableStream, SpokenText
 from segmenter.stream import SegmentStream
 from segmenter.unit_split import UnitSplitter
 
@@ -15,6 +16,8 @@ __all__ = [
     "SegmentKind",
     "SegmentOptions",
     "SegmentStream",
+    "SpeakableStream",
+    "SpokenText",
     "UnitSplitter",
     "speakable",
 ]

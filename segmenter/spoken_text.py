@@ -37,7 +37,7 @@ class SpeakableStream:
 
     All answers joined do not depend on how the text was cut into ``feed`` calls (a call of ``settle`` may let marks
     pass that would have closed something). Lines end with a line feed, paragraphs with two. Cost is linear, what is
-    kept is bounded. The words before a table's head without outer bars may be said; numbers are left as digits.
+    kept is bounded. Of a table's head without outer bars the first cell is said; numbers are left as digits.
     """
 
     def __init__(self, *, starts_in_think: bool = False) -> None:
@@ -82,6 +82,7 @@ class _Lines:
         self._pending_at = 0
         self._kept = ""
         self._heading = False
+        self._with_bars = False
         self.last_char = ""
 
     def take(self, *, final: bool) -> SpokenText:
@@ -119,8 +120,7 @@ class _Lines:
             self._cut_back(len(self._line) - 1)
 
     def extend(self, end: int) -> None:
-        if self._ends and self._line[-1] != " ":
-            self._ends[-1] = end
+        """Closing marks may come when their character has left: it never owns them."""
 
     def skipped(self, end: int) -> None:
         """Nothing is kept for what is skipped."""
@@ -144,7 +144,10 @@ class _Lines:
         """It is said like any other text."""
 
     def silence_line(self, begin: int, end: int) -> None:
-        self._cut_back(bisect_right(self._ends, begin))
+        first = self._line.find("|")
+        if first >= 0 and not self._is_text(first):
+            bar = self._line.find("|", bisect_right(self._ends, begin))
+            self._cut_back(max(bar, first))
         self.silent(end, SegmentKind.SILENT)
 
     def block(self, kind: SegmentKind) -> None:
@@ -156,7 +159,6 @@ class _Lines:
             return False
         self._cut_back(len(bare[:-1].rstrip(" ")))
         self.last_char = (self._kept + self._line)[-1:]
-        self.extend(end)
         return True
 
     # ------------------------------------------------------------ inside
@@ -185,7 +187,12 @@ class _Lines:
         unsure = (_UNSURE_HEADING_TAIL if self._heading else _UNSURE_TAIL).search(self._line)
         sure = len(self._line) if unsure is None else unsure.start()
         bar = self._line.find("|")
-        return bar if 0 <= bar < sure and len(self._line) < HELD_LINE_CHARS else sure
+        return sure if bar < 0 or self._is_text(bar) else len(self._line[:bar].rstrip(" ("))
+
+    def _is_text(self, bar: int) -> bool:
+        """A line so long behind its first bar is no head of a table."""
+        self._with_bars = self._with_bars or len(self._line) - bar >= HELD_LINE_CHARS
+        return self._with_bars
 
     def _let_go(self, chars: int) -> None:
         if chars:
@@ -200,5 +207,5 @@ class _Lines:
             if self._heading and (tail := _HEADING_TAIL.search(self._line)):
                 self._cut_back(tail.start())
             self._let_go(len(self._line.rstrip(" ")))
-        self._line, self._begun = "", False
+        self._line, self._begun, self._with_bars = "", False, False
         self._ends.clear()
