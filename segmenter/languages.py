@@ -144,7 +144,7 @@ def _count(text: str) -> dict[str, float]:
     hits: dict[str, float] = {}
     for script in _SCRIPTS.finditer(text):
         code = script.lastgroup or ""
-        hits[code] = hits.get(code, 0.0) + 0.25
+        hits[code] = hits.get(code, 0.0) + 0.5
     if "ja" in hits:
         hits["ja"] += hits.pop("zh", 0.0)
     if "ru" in hits:
