@@ -169,6 +169,12 @@ class EngineLost(EngineFault):
     code = "engine_lost"
 
 
+class PassageLost(EngineLost):
+    """The engine broke off within a passage that cannot be gone on with; what follows it can be spoken."""
+
+    code = "passage_lost"
+
+
 # ---------------------------------------------------------------- the upstream's doing
 class UpstreamFault(Fault):
     """The language model behind us failed."""

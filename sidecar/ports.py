@@ -78,6 +78,8 @@ class EngineTraits:
     anchor_codes: bool = False
     codec_id: str = ""
     """Names the weights of the decoder that its codec frames are for: equal ids, equal sound."""
+    encodes: bool = True
+    """Where it takes anchors: makes them of recordings too."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -105,7 +105,23 @@ async def audio_models(request: Request[Any, Any, Any], service: Injected) -> AS
     except Fault as fault:
         return fault_response(fault, openai_error).to_asgi_response(app=None, request=request)
     cards = _speech_models(service)
-    return json_response({"models": cards, "object": "list", "data": cards}).to_asgi_response(app=None, request=request)
+    body = {"models": cards, "object": "list", "data": cards, "engine": _engine(service)}
+    return json_response(body).to_asgi_response(app=None, request=request)
+
+
+def _engine(service: Service) -> dict[str, Any]:
+    """What the engine can do, for sidecars that use this one as theirs."""
+    traits = service.engine.traits
+    return {
+        "name": traits.name,
+        "tasks": traits.tasks,
+        "languages": traits.languages,
+        "clone_widths": traits.clone_widths,
+        "instructions": traits.instructions,
+        "deterministic": traits.deterministic,
+        "codes_out": traits.codes_out,
+        "codec_id": traits.codec_id,
+    }
 
 
 def _check_list(request: Request[Any, Any, Any], service: Service) -> None:

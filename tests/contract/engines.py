@@ -18,8 +18,10 @@ import pytest_asyncio
 
 from adapters.engines.builtin import BuiltinEngine, BuiltinSettings
 from adapters.engines.host import HostedEngine
+from adapters.engines.omni import OmniEngine, OmniSettings
 from adapters.engines.tone import ToneEngine, ToneSettings
 from sidecar.ports import AudioChunk, Engine, Pcm, Speaking, Utterance
+from tests.adapters.engines import sidecars
 from tests.adapters.engines.qwen3_tts import tiny
 from tests.adapters.engines.qwen3_tts.toy_engine import toy_engine
 from voices.anchor import SpeakerAnchor
@@ -72,6 +74,10 @@ def builtin(rows: int, wait_ms: float) -> Engine:
     return BuiltinEngine(BuiltinSettings(max_rows=rows, row_wait_ms=wait_ms))
 
 
+def omni(rows: int, wait_ms: float) -> Engine:
+    return OmniEngine(OmniSettings((sidecars.shared(),), max_rows=rows, row_wait_ms=wait_ms), WallClock())
+
+
 def qwen3_tts(rows: int, wait_ms: float) -> Engine:
     return toy_engine(max_rows=rows, row_wait_ms=wait_ms, max_positions=32_000)
 
@@ -108,6 +114,7 @@ base = functools.partial(hosted_checkpoint, "base")
 SUBJECTS = (
     Subject("tone", tone, "alto"),
     Subject("hosted-tone", hosted_tone, "alto"),
+    Subject("omni", omni, "alto"),
     Subject("qwen3-tts", qwen3_tts, "vivian"),
     Subject("hosted", hosted, "vivian"),
     Subject("hosted-custom-voice", custom_voice, "vivian", max_frames=24, rounding=1e-5),

@@ -73,7 +73,7 @@ async def test_traits_go_together(engine: Engine) -> None:
 # ---------------------------------------------------------------- voices from recordings
 async def test_a_recording_becomes_an_anchor_that_it_speaks_with(engine: Engine, subject: Subject) -> None:
     traits = engine.traits
-    if not traits.clone_widths:
+    if not (traits.clone_widths and traits.encodes):
         with pytest.raises(UnsupportedByEngine) as lacking:
             await engine.encode_voice(clip(), None)
         assert lacking.value.param == "ref_audio"
@@ -91,8 +91,8 @@ async def test_a_recording_becomes_an_anchor_that_it_speaks_with(engine: Engine,
 
 
 async def test_a_transcript_adds_the_codes_of_the_recording(engine: Engine, subject: Subject) -> None:
-    if not engine.traits.clone_widths:
-        pytest.skip("takes no anchors")
+    if not (engine.traits.clone_widths and engine.traits.encodes):
+        pytest.skip("makes no anchors")
     plain, blank, said = [await engine.encode_voice(clip(), text) for text in (None, " ", " So it was said. ")]
     assert plain.same_as(blank)
     assert np.array_equal(plain.embedding, said.embedding)
@@ -129,7 +129,7 @@ async def test_what_is_no_recording_of_a_voice_is_refused(
 ) -> None:
     with pytest.raises(BadRequest) as refused:
         await engine.encode_voice(pcm, text)
-    if engine.traits.clone_widths:
+    if engine.traits.clone_widths and engine.traits.encodes:
         assert refused.value.param == param
     assert (await engine.health()).ok
 
@@ -156,8 +156,8 @@ async def test_encoding_before_the_start_and_after_the_end(subject: Subject) -> 
 
 
 async def test_speech_goes_on_beside_encoding(engine: Engine, subject: Subject) -> None:
-    if not engine.traits.clone_widths:
-        pytest.skip("takes no anchors")
+    if not (engine.traits.clone_widths and engine.traits.encodes):
+        pytest.skip("makes no anchors")
     alone = await spoken(engine, utterance(subject))
     encoding = asyncio.gather(*(engine.encode_voice(clip(), "So it was said.") for _ in range(3)))
     said = await spoken(engine, utterance(subject))
