@@ -47,6 +47,7 @@ def config_with(**flags: Any) -> Config:
     plain = {
         "server.port": 0,
         "engine.kind": "tone",
+        "engine.threads": 1,
         "store.url": "memory:",
         "server.log_level": "error",
         "server.shutdown_grace_s": 2,
