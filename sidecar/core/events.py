@@ -11,13 +11,18 @@ from sidecar.ports import Pcm
 
 @dataclass(frozen=True, slots=True)
 class SegmentStarted:
-    """The engine begins this segment; its samples follow. ``first_sample`` counts from the start of the reply."""
+    """The engine begins this segment; its samples follow. ``first_sample`` counts from the start of the reply.
+
+    ``ends``: of a segment that may still grow, for each character of its spoken text where it ends in the reply's own
+    text; None for one that is complete.
+    """
 
     segment: Segment
     seed: int
     voice: str
     language: str
     first_sample: int
+    ends: tuple[int, ...] | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,6 +44,17 @@ class ReplyAudio:
 
 
 @dataclass(frozen=True, slots=True)
+class SegmentGrew:
+    """The segment that sounds goes on with this text to be said; audio of it follows.
+
+    ``ends``: for each of its characters, where it ends in the reply's own text.
+    """
+
+    spoken: str
+    ends: tuple[int, ...]
+
+
+@dataclass(frozen=True, slots=True)
 class SegmentEnded:
     """The segment has been spoken (``samples`` of it), or ended early by ``fault``."""
 
@@ -47,4 +63,4 @@ class SegmentEnded:
     fault: Fault | None = None
 
 
-ReplyEvent = SegmentStarted | ReplyAudio | SegmentEnded
+ReplyEvent = SegmentStarted | SegmentGrew | ReplyAudio | SegmentEnded

@@ -19,6 +19,9 @@ _SENTENCE_END = re.compile(r"(?:[.!?…]+[\"'”’»)\]]*\s+|[。！？]+[」�
 _LOOK_AHEAD = 1_024
 """Characters that are looked at: more than ever fit into the band, so that a long text costs no more a step."""
 
+_WHOLE_SENTENCE = re.compile(r"(?:[^\W\d][.!?…]+|[!?…。！？])[\"'”’»)\]」』]*\s*\Z")
+"""What a writer who pauses behind it has surely ended."""
+
 _PARAGRAPH = re.compile(r"\n[ \t]*\n\s*")
 
 
@@ -30,6 +33,7 @@ class FeedLimits:
     ends at the first sentence end after ``roll_tokens`` or ``roll_s`` seconds of sound, at a paragraph after
     ``paragraph_tokens``, and anywhere between words after one and a half times the limit. A model that pauses for
     ``settle_ms`` after a whole sentence has that sentence finished; in mid-sentence the engine waits ``stall_ms``.
+    Raises ``ValueError`` for limits that contradict one another.
     """
 
     low_tokens: int = 8
@@ -39,6 +43,13 @@ class FeedLimits:
     paragraph_tokens: int = 60
     settle_ms: float = 700.0
     stall_ms: float = 8_000.0
+
+    def __post_init__(self) -> None:
+        if not 0 <= self.low_tokens < self.high_tokens:
+            raise ValueError("low_tokens must be less than high_tokens")
+        positive = min(self.roll_tokens, self.roll_s, self.paragraph_tokens) > 0
+        if not (positive and 0 <= self.settle_ms <= self.stall_ms):
+            raise ValueError("roll and paragraph limits must be positive, settle_ms no more than stall_ms")
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,6 +118,17 @@ class Feed:
         return tokens(self._given[self._read_chars :]) if self._open else 0.0
 
     @property
+    def waiting_chars(self) -> int:
+        """Not yet handed over."""
+        return len(self._waiting)
+
+    @property
+    def starved(self) -> bool:
+        """The open generation has no whole word left to begin, and none is there to be handed over."""
+        left = self._given[self._read_chars :].split()
+        return self._open and len(left) <= 1 and not self._closed and not _WORD_END.search(self._waiting)
+
+    @property
     def done(self) -> bool:
         """Everything has been handed over and finished."""
         return self._closed and not self._open and not self._waiting.strip()
@@ -122,8 +144,7 @@ class Feed:
         """When ``take`` would answer something new if nothing else happens."""
         if self._closed or not (self._open or self._waiting.strip()):
             return None
-        settled = self._open and not self._waiting.strip() and _ends_sentence(self._given)
-        return self._wrote_ms + (self._limits.settle_ms if settled else self._limits.stall_ms)
+        return self._wrote_ms + (self._limits.settle_ms if self._is_whole() else self._limits.stall_ms)
 
     # ------------------------------------------------------------ inside
     def _next(self, now_ms: float) -> Command | None:
@@ -170,13 +191,22 @@ class Feed:
             return True
         if self._closed or self._waiting.strip():
             return False
+        return self._paused(now_ms)
+
+    def _is_whole(self) -> bool:
+        """What has been written ends with a whole sentence."""
+        if self._waiting.strip():
+            return bool(_WHOLE_SENTENCE.search(self._waiting[-64:]))
+        return self._open and _ends_sentence(self._given)
+
+    def _paused(self, now_ms: float) -> bool:
         silent_ms = now_ms - self._wrote_ms
-        return silent_ms >= (limits.settle_ms if _ends_sentence(self._given) else limits.stall_ms)
+        return silent_ms >= (self._limits.settle_ms if self._is_whole() else self._limits.stall_ms)
 
     def _whole_words(self, room: float, now_ms: float) -> str:
         """The longest beginning of what waits that ends with a word, fits into ``room`` and crosses no roll-over."""
         text = self._waiting[:_LOOK_AHEAD]
-        flushed = self._closed or now_ms - self._wrote_ms >= self._limits.stall_ms
+        flushed = self._closed or self._paused(now_ms)
         ends = [match.end() for match in _WORD_END.finditer(text)]
         if text and (flushed if len(text) == len(self._waiting) else not ends):
             ends.append(len(text))  # the last word, or one too long to be one

@@ -6,8 +6,10 @@ text is a prefix of the reply's text, ends with a whole word, and never holds a 
 
 from __future__ import annotations
 
+import json
 import math
 from bisect import bisect_right
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -18,6 +20,9 @@ from sidecar.core.word_times import Loudness, WordTime, word_times, words_of
 from sidecar.faults import BadRequest
 
 SAMPLES_PER_MS = 24
+MOST_MS = 10**12
+"""More than any reply lasts; JSON's whole numbers have no end."""
+
 USUAL_WEIGHT_PER_S = 17.0
 """Letters a second (see ``word_times``) of a voice that has not yet spoken a whole segment: quick, so that none is
 claimed too early."""
@@ -32,6 +37,44 @@ class Heard:
     chars: int
 
 
+@dataclass(frozen=True, slots=True)
+class HeardRecord:
+    """The words of a reply that was sent: ``text``, and per word when it ends in the sound and in the text."""
+
+    text: str
+    sent_ms: int
+    ends_ms: tuple[int, ...]
+    ends_char: tuple[int, ...]
+
+    def heard(self, played_ms: float | None = None) -> Heard:
+        """See ``Playhead.heard``."""
+        until_ms = self.sent_ms if played_ms is None else int(min(max(played_ms, 0), self.sent_ms))
+        at = bisect_right(self.ends_ms, until_ms)
+        chars = self.ends_char[at - 1] if at else 0
+        return Heard(until_ms, self.text[:chars], chars)
+
+    def to_bytes(self) -> bytes:
+        """JSON, readable by every later version."""
+        record = {"v": 1, "text": self.text, "sent_ms": self.sent_ms, "ms": self.ends_ms, "chars": self.ends_char}
+        return json.dumps(record, ensure_ascii=False, separators=(",", ":")).encode("utf-8", "surrogatepass")
+
+    @staticmethod
+    def from_bytes(value: bytes) -> HeardRecord | None:
+        """None for anything that is not a whole record."""
+        try:
+            found = json.loads(value.decode("utf-8", "surrogatepass"))
+            record = HeardRecord(found["text"], found["sent_ms"], tuple(found["ms"]), tuple(found["chars"]))
+        except (ValueError, KeyError, TypeError, RecursionError):
+            return None
+        numbers = (record.sent_ms, *record.ends_ms, *record.ends_char)
+        if not isinstance(record.text, str) or not all(type(number) is int and number >= 0 for number in numbers):
+            return None
+        rising = all(list(part) == sorted(part) for part in (record.ends_ms, record.ends_char))
+        if not rising or len(record.ends_ms) != len(record.ends_char):
+            return None
+        return record if all(end <= len(record.text) for end in record.ends_char[-1:]) else None
+
+
 @dataclass(slots=True)
 class _Now:
     """The segment that is being sent."""
@@ -42,6 +85,29 @@ class _Now:
     at_sample: int
     loudness: Loudness
     text_chars: int | None = None
+    ends: list[int] | None = None
+    """Where each character of ``spoken`` ends in the reply's text; None: only ``text`` as a whole has its place."""
+
+    @property
+    def words_in(self) -> str:
+        """The text whose words are timed."""
+        return self.text if self.ends is None else self.spoken
+
+    def end_of(self, char: int) -> int:
+        """Where the words up to here end in the reply's text."""
+        return self.at_char + char if self.ends is None else self.ends[char - 1]
+
+    def start_of(self, char: int) -> int:
+        """Where a word that begins here begins in the reply's text."""
+        return self.at_char + char if self.ends is None else self.ends[char] - 1
+
+    def taken(self) -> int:
+        """How much of ``words_in`` the engine had taken in when the last samples were made."""
+        if self.text_chars is None:
+            return len(self.words_in)
+        if self.ends is not None:
+            return self.text_chars
+        return math.floor(min(1.0, self.text_chars / max(1, len(self.spoken))) * len(self.text))
 
 
 class Playhead:
@@ -61,9 +127,19 @@ class Playhead:
         """More of the reply's text, as the client has been shown it."""
         self._text += text
 
-    def began(self, start: int, end: int, spoken: str) -> None:
-        """A segment begins to sound: ``start..end`` of the reply's text, said as ``spoken``."""
-        self._now = _Now(self._text[start:end], spoken, start, self._sent_samples, Loudness())
+    def began(self, start: int, end: int, spoken: str, ends: Sequence[int] | None = None) -> None:
+        """A segment begins to sound: ``start..end`` of the reply's text, said as ``spoken``.
+
+        ``ends``, where each character of ``spoken`` ends in the reply's text, is known of one that may still grow.
+        """
+        places = None if ends is None else list(ends)
+        self._now = _Now(self._text[start:end], spoken, start, self._sent_samples, Loudness(), ends=places)
+
+    def grew(self, spoken: str, ends: Sequence[int]) -> None:
+        """The segment that sounds will say this too."""
+        if self._now is not None and self._now.ends is not None:
+            self._now.spoken += spoken
+            self._now.ends.extend(ends)
 
     def sent(self, pcm: NDArray[np.float32], text_chars: int | None = None) -> None:
         """Samples left for the listener, of the segment that began last or of a pause between two.
@@ -81,7 +157,7 @@ class Playhead:
         if now is None:
             return []
         times = _placed(now)
-        self._weight += sum(word.weight for word in words_of(now.text))
+        self._weight += sum(word.weight for word in words_of(now.words_in))
         self._weighed_s += float(now.loudness.active().sum()) * 0.02
         for time in times:
             self._end_ms.append(time.end_ms)
@@ -106,14 +182,15 @@ class Playhead:
 
         Values beyond what was sent, and negative ones, are clamped.
         """
-        until_ms = self.sent_ms if played_ms is None else int(min(max(played_ms, 0), self.sent_ms))
+        return self.record().heard(played_ms)
+
+    def record(self) -> HeardRecord:
+        """All that is needed to tell later what was heard."""
         ends_ms, ends_char = self._end_ms, self._end_char
         if self._now is not None:
             partial_ms, partial_char = self._partial(self._now)
             ends_ms, ends_char = [*ends_ms, *partial_ms], [*ends_char, *partial_char]
-        at = bisect_right(ends_ms, until_ms)
-        chars = ends_char[at - 1] if at else 0
-        return Heard(until_ms, self._text[:chars], chars)
+        return HeardRecord(self._text, self.sent_ms, tuple(ends_ms), tuple(ends_char))
 
     def _partial(self, now: _Now) -> tuple[list[int], list[int]]:
         """Ends of the words of a segment whose sound is not complete: reckoned by the pace so far."""
@@ -122,13 +199,13 @@ class Playhead:
         reached = np.cumsum(active) * 0.02 * pace
         start_ms = now.at_sample // SAMPLES_PER_MS
         ends_ms, ends_char, weight = [], [], 0.0
-        taken = len(now.text) if now.text_chars is None else math.floor(_share(now) * len(now.text))
-        for word in words_of(now.text):
+        taken = now.taken()
+        for word in words_of(now.words_in):
             weight += word.weight
             if not len(reached) or weight > reached[-1] or word.end > taken:
                 break
             ends_ms.append(start_ms + (int(np.searchsorted(reached, weight)) + 1) * 20)
-            ends_char.append(now.at_char + word.end)
+            ends_char.append(now.end_of(word.end))
         return ends_ms, ends_char
 
     def _note_partial(self, now: _Now) -> None:
@@ -137,22 +214,17 @@ class Playhead:
         self._end_char += ends_char
 
 
-def _share(now: _Now) -> float:
-    """The share of the segment's words that the engine had taken in."""
-    return min(1.0, (now.text_chars or 0) / max(1, len(now.spoken)))
-
-
 def _placed(now: _Now) -> list[WordTime]:
     start_ms = now.at_sample // SAMPLES_PER_MS
     return [
         WordTime(
             time.word,
-            now.at_char + time.start,
-            now.at_char + time.end,
+            now.start_of(time.start),
+            now.end_of(time.end),
             start_ms + time.start_ms,
             start_ms + time.end_ms,
         )
-        for time in word_times(now.text, now.loudness)
+        for time in word_times(now.words_in, now.loudness)
     ]
 
 
@@ -160,6 +232,8 @@ def played_ms(value: Any) -> float | None:
     """A client's ``played_ms``: None where it says nothing. Raises ``BadRequest`` for what is no finite number."""
     if value is None:
         return None
-    if isinstance(value, bool) or not isinstance(value, int | float) or not math.isfinite(value):
+    if isinstance(value, int) and not isinstance(value, bool):
+        return float(min(max(value, -MOST_MS), MOST_MS))
+    if not isinstance(value, float) or not math.isfinite(value):
         raise BadRequest("played_ms must be a number of milliseconds.", param="played_ms")
-    return float(value)
+    return value

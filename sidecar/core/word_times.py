@@ -32,9 +32,10 @@ PAUSE_FRAMES = 6
 TIE_WITHIN = 0.18
 """A pause and a mark are tied if they lie no farther apart than this share of the words."""
 
+_WIDE = r"[\u3040-\u30ff\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff\U00020000-\U0003134f]"
 _WORD = re.compile(
-    r"[\u3040-\u30ff\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff\U00020000-\U0003134f]"  # an ideograph or a kana
-    r"|(?:(?![\u3040-\u30ff\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff])[^\W_]|['’.,:/%€$£-](?=\w))+"
+    rf"{_WIDE}"  # an ideograph or a kana
+    rf"|(?:(?!{_WIDE})[^\W_]|['’.,:/%€$£-](?=(?!{_WIDE})[^\W_]))+"
 )
 _PAUSE_MARK = re.compile(r"[.,;:!?…—–)\]\n。、，；：！？」』”]")
 _IDEOGRAPH = 3.2
