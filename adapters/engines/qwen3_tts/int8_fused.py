@@ -7,7 +7,9 @@ from __future__ import annotations
 
 import ctypes
 import functools
+import logging
 import mmap
+import threading
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
@@ -20,6 +22,8 @@ from adapters.engines.qwen3_tts.config import TransformerConfig
 from adapters.engines.qwen3_tts.int8_kernels import OWN, PLAN, compiled, fits, products
 from adapters.engines.qwen3_tts.int8_tiles import INPUTS_STEP, LANES, way
 from adapters.engines.qwen3_tts.tensors import Tensors
+
+_log = logging.getLogger(__name__)
 
 Array = np.ndarray[Any, Any]
 
@@ -37,7 +41,26 @@ MAX_INPUTS = 60_000
 
 def usable(*configs: TransformerConfig) -> bool:
     """True on a CPU with the instructions the tiles are made of, for sizes that fill its vectors."""
-    return way() is not None and all(fits(config) for config in configs)
+    return proved() and all(fits(config) for config in configs)
+
+
+@functools.cache
+def proved() -> bool:
+    """True when the kernels compile here, with this llvmlite, and a small product of theirs is right."""
+    if way() is None:
+        return False
+    weight = torch.arange(32 * 48).view(32, 48).remainder(255).sub(127).float()
+    weight[:, 0] = 127.0  # every step is 1
+    x = torch.eye(48)[:9] * torch.arange(1.0, 10.0)[:, None]
+    try:
+        found = KernelLinear([weight])(x)
+    except Exception as error:  # what another version of llvmlite does not have, or refuses
+        _log.warning("int8 without kernels of its own: they do not compile here (%s)", type(error).__name__)
+        return False
+    right = torch.allclose(found, x @ weight.T, rtol=1e-5)
+    if not right:
+        _log.warning("int8 without kernels of its own: they compute something else here")
+    return right
 
 
 def takes(weight: torch.Tensor) -> bool:
@@ -119,10 +142,12 @@ class KernelLinear:
 
 
 class Team:
-    """Threads that compute parts of the same function at once; they sleep between calls."""
+    """Threads that compute parts of the same function at once; they sleep between calls. Thread-safe."""
 
     def __init__(self, threads: int) -> None:
         self.threads = threads
+        # Parts wait for each other: those of two calls must not share out the threads.
+        self._one_call = threading.Lock()
         self._pool = ThreadPoolExecutor(threads - 1, thread_name_prefix="int8") if threads > 1 else None
 
     def run(self, work: Callable[[int], None]) -> None:
@@ -130,10 +155,11 @@ class Team:
         if self._pool is None:
             work(0)
             return
-        others = [self._pool.submit(work, part) for part in range(1, self.threads)]
-        work(0)
-        for other in others:
-            other.result()
+        with self._one_call:
+            others = [self._pool.submit(work, part) for part in range(1, self.threads)]
+            work(0)
+            for other in others:
+                other.result()
 
 
 @functools.cache

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import numpy as np
@@ -238,6 +239,19 @@ def test_threads_share_the_work_without_a_trace(fused: Any, threads: int) -> Non
     assert torch.equal(one.run(fused, x[:1], [2], [40]), many.run(team, x[:1], [2], [40]))
 
 
+def test_two_callers_of_one_team_do_not_block_each_other() -> None:
+    rope, weights, team = layers.Rope(TINY, POSITIONS, CPU), checkpoint("tiny").weights, int8_fused.Team(3)
+    pair = [int8_fused.FusedTransformer(TINY, weights, "talker.model", (rope.cos, rope.sin), team) for _ in range(2)]
+    x = _normal(7, 20, TINY.hidden)
+
+    def speak_often(one: Any) -> torch.Tensor:
+        return [_Cache().run(one, x, [0] * 20, range(20)) for _ in range(20)][-1]
+
+    with ThreadPoolExecutor(2) as pool:
+        first, second = pool.map(speak_often, pair)
+    assert torch.equal(first, second)
+
+
 def test_the_fused_form_is_the_layered_one(fused: Any) -> None:
     """Within what a level that rounds the other way costs: the products are equal, norms and sums round differently."""
     layered = layers.Transformer(TINY, checkpoint("tiny").weights, "talker.model", THEIRS)
@@ -293,3 +307,22 @@ def test_a_missing_llvmlite_is_no_fault(monkeypatch: pytest.MonkeyPatch) -> None
         assert isinstance(CPU.linear(torch.ones(32, 32)), Int8Linear)
     finally:
         linear.kernels.cache_clear()
+
+
+@pytest.mark.parametrize("fails", [True, False])
+def test_kernels_that_fail_their_proof_are_not_used(
+    fails: bool, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    def wrong(weights: Sequence[torch.Tensor]) -> Any:
+        if fails:
+            raise AttributeError("create_pass_builder")
+        return lambda x: torch.zeros(len(x), len(weights[0]))
+
+    assert int8_fused.proved()
+    monkeypatch.setattr(int8_fused, "KernelLinear", wrong)
+    int8_fused.proved.cache_clear()
+    try:
+        assert not int8_fused.usable()
+        assert "int8 without kernels of its own" in caplog.text
+    finally:
+        int8_fused.proved.cache_clear()
