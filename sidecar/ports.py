@@ -83,6 +83,15 @@ class EngineTraits:
 
 
 @dataclass(frozen=True, slots=True)
+class Draws:
+    """How an engine that samples is to draw; None: as it would by itself. ``temperature`` 0 takes the most likely."""
+
+    temperature: float | None = None
+    top_p: float | None = None
+    top_k: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
 class Utterance:
     """What an engine is asked to say.
 
@@ -91,6 +100,8 @@ class Utterance:
     that is not heard again (left out by engines without the trait). ``language`` is an ISO 639-1 code, or None to
     detect it from the text. ``max_frames`` caps the audio length (frames of 80 ms). ``output``: samples, codec frames
     or both. ``live``: ``text``, perhaps empty, is only the beginning; ``Speaking.append`` and ``finish`` follow.
+    ``whole_text``: the engine reads the text before it speaks (True) or along with it, None as it prefers; ``draws``
+    and ``whole_text`` are left out by engines that have no such choice.
 
     Same utterance, same engine build: same codes, and same samples (up to float rounding, about 1e-5, where a decoder
     groups its frames by the time they are there), however the text of a live one arrives. A live text may sound unlike
@@ -108,6 +119,8 @@ class Utterance:
     carry: Carry | None = None
     output: Output = "pcm"
     live: bool = False
+    whole_text: bool | None = None
+    draws: Draws | None = None
 
 
 @dataclass(frozen=True, slots=True)

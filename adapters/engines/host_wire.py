@@ -24,7 +24,7 @@ import numpy as np
 
 from sidecar import faults
 from sidecar.faults import EngineFault, Fault
-from sidecar.ports import AudioChunk, Codes, EngineTraits, EngineVoice, Pcm, Utterance
+from sidecar.ports import AudioChunk, Codes, Draws, EngineTraits, EngineVoice, Pcm, Utterance
 from voices.anchor import CODEBOOKS, SpeakerAnchor
 from voices.carry import Carry
 
@@ -159,6 +159,8 @@ def utterance_to_json(utterance: Utterance) -> dict[str, Any]:
         values["anchor"] = anchor_to_json(utterance.anchor)
     if utterance.carry is not None:
         values["carry"] = {"codes": _text(_codes_to_bytes(utterance.carry.codes)), "text": utterance.carry.text}
+    if utterance.draws is not None:
+        values["draws"] = asdict(utterance.draws)
     return values
 
 
@@ -170,6 +172,8 @@ def utterance_from_json(body: Mapping[str, Any]) -> Utterance:
             values["anchor"] = anchor_from_json(values["anchor"])
         if (carry := values.get("carry")) is not None:
             values["carry"] = Carry(_codes_from_bytes(base64.b64decode(carry["codes"])), carry["text"])
+        if values.get("draws") is not None:
+            values["draws"] = Draws(**values["draws"])
         return Utterance(**values)
     except (TypeError, KeyError, ValueError) as error:
         raise WireError("no such utterance") from error

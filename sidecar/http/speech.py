@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import base64
+import dataclasses
+import logging
 import math
 from collections.abc import AsyncGenerator, Iterator
 from contextlib import AbstractAsyncContextManager, AsyncExitStack, aclosing, asynccontextmanager, contextmanager
@@ -36,13 +38,19 @@ from sidecar.http.wire import (
 )
 from sidecar.ports import FRAME_SAMPLES, SAMPLE_RATE_HZ, AudioChunk, Speaking, Utterance
 from sidecar.speech_line import checked_chunks, longest_samples
+from voices.seeds import new_dialog_seed
+
+log = logging.getLogger(__name__)
 
 _STREAMABLE = ("wav", "pcm")
 
 
 @dataclass(frozen=True, slots=True)
 class SpeechRequest:
-    """A checked request: what to say and how to send it."""
+    """A checked request: what to say and how to send it.
+
+    ``again``: nothing in it says that it must be this very reading, so one that fails may be tried once more.
+    """
 
     utterance: Utterance
     format: str
@@ -51,6 +59,7 @@ class SpeechRequest:
     delivery: str  # "whole", "raw" or "sse"
     openai: bool
     word_times: bool = False
+    again: bool = False
 
 
 @post("/v1/audio/speech", status_code=200)
@@ -107,7 +116,7 @@ async def checked(
     ``BadRequest``, ``NotFound``, ``StoreUnavailable``.
     """
     if stored is not None:
-        fields = replace(fields, **dict.fromkeys(VOICE_FIELDS))
+        fields = replace(fields, references=None, **dict.fromkeys(VOICE_FIELDS))
     speech = service.config.speech
     openai = fields.model in speech.openai_models
     if fields.model and not openai and fields.model not in speech.models:
@@ -117,8 +126,7 @@ async def checked(
     delivery = "whole" if whole else _delivery(fields, openai, format, speed)
     if fields.sample_rate is not None and fields.sample_rate not in SAMPLE_RATES_HZ:
         raise BadRequest("sample_rate must be 8000 or 24000.", param="sample_rate")
-    if isinstance(fields.ref_audio, list) and not fields.ref_audio:
-        raise BadRequest("ref_audio must not be an empty list.", param="ref_audio")
+    fields = _with_reference(fields)
     text = fields.input
     if speech.clean_text if fields.clean_text is None else fields.clean_text:
         text = speakable(text) or text
@@ -130,7 +138,22 @@ async def checked(
         chosen = await rules.choose(fields, fields.ref_audio, caller.tenant)
     utterance = rules.utterance(fields, text, chosen, fields.max_new_tokens)
     rate_hz = fields.sample_rate or SAMPLE_RATE_HZ
-    return SpeechRequest(utterance, format, rate_hz, speed, delivery, openai, fields.word_timestamps)
+    again = fields.seed is None and fields.max_new_tokens is None
+    return SpeechRequest(utterance, format, rate_hz, speed, delivery, openai, fields.word_timestamps, again)
+
+
+def _with_reference(fields: SpeechBody) -> SpeechBody:
+    """The fields with ``references`` in their usual places. Raises ``BadRequest`` for none, several, or both forms."""
+    if fields.references is None:
+        if isinstance(fields.ref_audio, list) and not fields.ref_audio:
+            raise BadRequest("ref_audio must not be an empty list.", param="ref_audio")
+        return fields
+    if len(fields.references) != 1:
+        raise BadRequest("references must have exactly one entry.", param="references")
+    if fields.ref_audio is not None or fields.ref_text is not None:
+        raise BadRequest("references and ref_audio or ref_text exclude each other.", param="references")
+    (one,) = fields.references
+    return replace(fields, ref_audio=one.audio_path, ref_text=one.text)
 
 
 def _delivery(fields: SpeechBody, openai: bool, format: str, speed: float) -> str:
@@ -157,13 +180,17 @@ class SpeechAnswer:
 
     def __init__(self, asked: SpeechRequest, speaking: Speaking, service: Service, stack: AsyncExitStack) -> None:
         self._asked = asked
-        self._speaking = speaking
         self._service = service
         self._stack = stack
-        self._samples = 0
         self._timer = service.metrics.reply_started(
             "speech", service.clock.now_ms(), streamed=asked.delivery != "whole"
         )
+        self._begin(speaking)
+
+    def _begin(self, speaking: Speaking) -> None:
+        asked, service = self._asked, self._service
+        self._speaking = speaking
+        self._samples = 0
         self._encoder = service.codec.start(
             asked.format, rate_hz=asked.rate_hz, streaming=asked.delivery != "whole", speed=asked.speed
         )
@@ -176,9 +203,24 @@ class SpeechAnswer:
         return self._encoder.media_type
 
     async def collected(self) -> bytes:
-        """The complete file; the row is free then."""
+        """The complete file; the row is free then. A reading that goes wrong is tried once more with another seed."""
         async with self._stack:
-            return b"".join([piece async for piece in self._encoded()])
+            with self._outcome():
+                try:
+                    return await self._file()
+                except EngineFault as fault:
+                    # An engine that is lost or full does not get better by being asked again at once.
+                    if type(fault) is not EngineFault or not self._asked.again:
+                        raise
+                log.info("a reading failed and is tried again")
+                utterance = dataclasses.replace(self._asked.utterance, seed=new_dialog_seed())
+                speaking = await self._service.engine.open(utterance)
+                self._stack.callback(speaking.cancel)
+                self._begin(speaking)
+                return await self._file()
+
+    async def _file(self) -> bytes:
+        return b"".join([piece async for piece in self._encoded()])
 
     async def whole(self, request: Request[Any, Any, Any]) -> ASGIApp:
         """The complete file with usage headers, and the times of its words if they were asked for."""
@@ -210,7 +252,7 @@ class SpeechAnswer:
             if first is None:
                 raise EngineFault("The speech engine produced no audio.")
         sse = self._asked.delivery == "sse"
-        source = self._events(first) if sse else self._encoded(first)
+        source = self._events(first) if sse else self._raw(first)
         headers = {
             "content-type": "text/event-stream; charset=utf-8" if sse else self._encoder.media_type,
             "cache-control": "no-cache",
@@ -229,14 +271,19 @@ class SpeechAnswer:
 
     async def _encoded(self, first: AudioChunk | None = None) -> AsyncGenerator[bytes, None]:
         """The file's bytes as they are ready."""
-        with self._outcome():
-            async with aclosing(self._chunks) as chunks:
-                if first is not None:
-                    yield await self._feed(first)
-                async for chunk in chunks:
-                    yield await self._feed(chunk)
-                yield await asyncio.to_thread(self._encoder.finish)
+        async with aclosing(self._chunks) as chunks:
+            if first is not None:
+                yield await self._feed(first)
+            async for chunk in chunks:
+                yield await self._feed(chunk)
+            yield await asyncio.to_thread(self._encoder.finish)
         self._timer.ended(self._service.clock.now_ms(), "completed")
+
+    async def _raw(self, first: AudioChunk) -> AsyncGenerator[bytes, None]:
+        with self._outcome():
+            async with aclosing(self._encoded(first)) as pieces:
+                async for piece in pieces:
+                    yield piece
 
     @contextmanager
     def _outcome(self) -> Iterator[None]:
@@ -261,7 +308,7 @@ class SpeechAnswer:
 
     async def _events(self, first: AudioChunk) -> AsyncGenerator[bytes, None]:
         try:
-            async with aclosing(self._encoded(first)) as pieces:
+            async with aclosing(self._raw(first)) as pieces:
                 async for piece in pieces:
                     if piece:
                         delta: dict[str, Any] = {

@@ -15,7 +15,7 @@ from msgspec import UNSET, Meta, UnsetType
 
 from sidecar.faults import BadRequest, UnsupportedByEngine, UnsupportedLanguage
 from sidecar.http.wire import field_fault
-from sidecar.ports import EngineTraits, Utterance
+from sidecar.ports import Draws, EngineTraits, Utterance
 from sidecar.voice_choice import ChosenVoice, VoiceChooser
 from voices.anchor import SpeakerAnchor
 from voices.seeds import new_dialog_seed, segment_seed
@@ -79,9 +79,24 @@ class SpokenFields(msgspec.Struct, kw_only=True):
         voice = self.voice if self.voice is not None else self.speaker
         return voice.id if isinstance(voice, VoiceId) else voice
 
+    @property
+    def draws(self) -> Draws | None:
+        """How codes are to be drawn. Raises ``BadRequest``."""
+        return None
+
+
+class SpeechReference(msgspec.Struct):
+    """A reference in another form: ``audio_path`` stands for ``ref_audio``, ``text`` for ``ref_text``."""
+
+    audio_path: str
+    text: str | None = None
+
 
 class SpeechBody(SpokenFields, kw_only=True):
-    """POST /v1/audio/speech. Unknown members are ignored."""
+    """POST /v1/audio/speech. Unknown members are ignored, and so are those that are for other models.
+
+    Those are the last three.
+    """
 
     input: str
     response_format: Format | UnsetType = UNSET
@@ -91,7 +106,16 @@ class SpeechBody(SpokenFields, kw_only=True):
     ref_audio: RefAudio = None
     max_new_tokens: Annotated[int, Meta(ge=1, le=MAX_FRAMES)] | None = None
     extra_params: dict[str, Any] | None = None
+    references: list[SpeechReference] | None = None
+    ref_audio_2: RefAudio = None
+    ambient_sound: str | None = None
+    duration_seconds: float | None = None
     clean_text: bool | None = None
+
+    @property
+    def draws(self) -> Draws | None:
+        """What ``extra_params`` say of it; nothing else in there has an effect. Raises ``BadRequest``."""
+        return _draws(self.extra_params or {})
 
 
 class SessionConfig(SpokenFields, kw_only=True):
@@ -104,6 +128,21 @@ class SessionConfig(SpokenFields, kw_only=True):
     split_granularity: Literal["none", "sentence", "clause"] = "none"
     split_rules: Literal["vllm", "sidecar"] | None = None
     output_mode: Literal["pcm", "codec_tokens"] = "pcm"
+
+
+def _draws(params: Mapping[str, Any]) -> Draws | None:
+    """``temperature``, ``top_p`` and ``top_k`` (0 or -1: all). Raises ``BadRequest``."""
+    asked: dict[str, Any] = {}
+    for name, least, most in (("temperature", 0, 10), ("top_p", 0, 1), ("top_k", -1, 2**31)):
+        value = params.get(name)
+        if value is None:
+            continue
+        number = isinstance(value, int if name == "top_k" else int | float) and not isinstance(value, bool)
+        if not number or not least <= value <= most or (name == "top_p" and value == 0):
+            param = f"extra_params.{name}"
+            raise BadRequest(f"{param} must be a number from {least} to {most}.", param=param)
+        asked[name] = max(0, value)
+    return Draws(**asked) if asked else None
 
 
 def convert_body(value: Mapping[str, Any], prefix: str = "body") -> SpeechBody:
@@ -174,6 +213,7 @@ class SpeechRules:
             return await self.chooser.recorded(tenant, source, None if vector_only else fields.ref_text)
         chosen = await self.chooser.named(tenant, fields.voice_name, vector_only=vector_only, said=fields.ref_text)
         if chosen.anchor is None:
+            self._check_able(fields.task_type or self.traits.tasks[0])
             if fields.ref_text is not None:
                 raise BadRequest("ref_text needs ref_audio or a stored voice.", param="ref_audio")
             if fields.x_vector_only_mode is not None:
@@ -208,6 +248,21 @@ class SpeechRules:
             max_frames=max_frames,
             first_chunk_frames=fields.initial_codec_chunk_frames or None,
             anchor=chosen.anchor,
+            whole_text=fields.non_streaming_mode,
+            draws=fields.draws,
+        )
+
+    def _may_be_stored(self, fields: SpokenFields) -> bool:
+        """The voice may be a stored one, for which the task is Base, whatever the request says."""
+        name = (fields.voice_name or "").strip().lower()
+        return bool(self.traits.clone_widths and name) and name not in {voice.name for voice in self.traits.voices}
+
+    def _check_able(self, task: str) -> None:
+        if task in self.traits.tasks or (task == "Base" and self.traits.clone_widths):
+            return
+        raise UnsupportedByEngine(
+            f"The engine '{self.traits.name}' does not support task_type='{task}', only {self.traits.tasks[0]}.",
+            param="task_type",
         )
 
     def _check_task(self, fields: SpokenFields, ref_audio: RefAudio) -> None:
@@ -223,11 +278,8 @@ class SpeechRules:
             raise BadRequest(f"Reference fields need task_type 'Base', not '{task}'.", param="task_type")
         if task == "VoiceDesign" and not fields.instructions:
             raise BadRequest("VoiceDesign needs instructions.", param="instructions")
-        able = task in self.traits.tasks or (task == "Base" and bool(self.traits.clone_widths))
-        if not able:
-            raise UnsupportedByEngine(
-                f"The engine '{self.traits.name}' does not support task_type='{task}', only {own}.", param="task_type"
-            )
+        if not (task != "Base" and self._may_be_stored(fields)):
+            self._check_able(task)
         if ref_audio is not None and not (fields.ref_text or "").strip() and not fields.x_vector_only_mode:
             raise BadRequest("ref_audio needs ref_text, or x_vector_only_mode.", param="ref_text")
 

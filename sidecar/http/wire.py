@@ -37,6 +37,10 @@ ErrorBody = Callable[[Fault], dict[str, Any]]
 
 
 # ---------------------------------------------------------------- errors
+class WrongField(BadRequest):
+    """A body that is no JSON object, or a field of the wrong type or out of its range: wrong whatever is served."""
+
+
 def openai_error(fault: Fault) -> dict[str, Any]:
     """OpenAI's error object: ``code`` is a word."""
     if isinstance(fault, UpstreamRefused):
@@ -49,7 +53,7 @@ _OMNI_TYPES = {400: "BadRequestError", 404: "NotFoundError", 500: "InternalServe
 
 def omni_error(fault: Fault) -> dict[str, Any]:
     """vLLM-Omni's error object: ``code`` is the HTTP status."""
-    kind = _OMNI_TYPES.get(fault.status, fault.type)
+    kind = "Bad Request" if isinstance(fault, WrongField) else _OMNI_TYPES.get(fault.status, fault.type)
     return {"error": {"message": fault.message, "type": kind, "param": fault.param, "code": fault.status}}
 
 
@@ -118,9 +122,9 @@ def parse_object(body: bytes) -> dict[str, Any]:
     try:
         value = json.loads(body)
     except (ValueError, RecursionError):
-        raise BadRequest("The body is not valid JSON.") from None
+        raise WrongField("The body is not valid JSON.") from None
     if not isinstance(value, dict):
-        raise BadRequest("The body must be a JSON object.")
+        raise WrongField("The body must be a JSON object.")
     return cast(dict[str, Any], value)
 
 
@@ -156,7 +160,7 @@ def field_fault(error: msgspec.ValidationError, prefix: str) -> BadRequest:
     path = found["path"] if found else ""
     message = text[: found.start()] if found else text
     param = (prefix + path).strip(".") or None
-    return BadRequest(f"{param}: {message}" if param else message, param=param)
+    return WrongField(f"{param}: {message}" if param else message, param=param)
 
 
 # ---------------------------------------------------------------- streamed answers

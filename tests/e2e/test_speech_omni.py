@@ -263,7 +263,7 @@ async def test_an_unknown_model(talker: Running) -> None:
 @pytest.mark.parametrize("body", ["{", "", "not json", '{"input": "x",}', "[" * 100_000, "[]", '"text"', "null", "3"])
 async def test_bodies_that_are_no_object(talker: Running, body: str) -> None:
     answer = await talker.http.post(SPEECH, content=body, headers={"content-type": "application/json"})
-    assert omni_error(answer)["type"] == "BadRequestError"
+    assert omni_error(answer)["type"] == "Bad Request"
 
 
 async def test_bodies_that_are_no_text(talker: Running) -> None:

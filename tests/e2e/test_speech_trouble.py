@@ -46,7 +46,10 @@ async def read_until_cut(server: Running, asked: dict[str, Any]) -> bytes:
 async def test_a_failure_before_the_first_byte_is_an_answer(start: Any, fault: str, status: int, code: str) -> None:
     flags = {"engine__tone_fault": fault, "engine__tone_fault_every": 2, "engine__warm_up": False}
     async with start(**flags, engine__chunk_timeout_s=0.2) as faulty:
-        asks: list[dict[str, Any]] = [{"input": TEXT}, {"input": TEXT, "model": "tts-1", "response_format": "wav"}]
+        asks: list[dict[str, Any]] = [
+            {"input": TEXT, "seed": 1},
+            {"input": TEXT, "seed": 1, "model": "tts-1", "response_format": "wav"},
+        ]
         if fault in ("open", "first_chunk", "nan"):
             asks += [{**PCM, "stream": True}, {**PCM, "stream_format": "audio"}, {"input": TEXT, "model": "tts-1"}]
         for asked in asks:

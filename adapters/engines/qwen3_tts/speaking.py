@@ -13,7 +13,7 @@ from adapters.engines.qwen3_tts.requests import Ended, Event, Failed, Placed, Sa
 from adapters.engines.qwen3_tts.runtime import Ticket
 from adapters.engines.qwen3_tts.stages import FRAME_SAMPLES, Prompt
 from adapters.engines.qwen3_tts.utterances import LiveTokens
-from sidecar.faults import EngineLost, Fault, TooLarge
+from sidecar.faults import EngineFault, EngineLost, Fault, TooLarge
 from sidecar.ports import AudioChunk
 
 
@@ -55,8 +55,8 @@ class RowSpeaking:
 
     @property
     def text_tokens(self) -> int:
-        """Text ids so far, at least one."""
-        return max(1, self._text_tokens)
+        """Ids of the text so far, at least one, and of the instructions."""
+        return max(1, self._text_tokens) + len(self._prompt.instruct_ids)
 
     def chunks(self) -> AsyncIterator[AudioChunk]:
         """See ``Speaking``."""
@@ -113,7 +113,12 @@ class RowSpeaking:
         self._wake.set()
 
     def _ending(self, event: Ended) -> Literal["ended"] | Fault:
-        """A live text that has outgrown its row is a fault: it must not look like its end."""
+        """A live text that has outgrown its row is a fault: it must not look like its end.
+
+        So is a clone that never drew its end: what comes after several times the length of the text is no speech.
+        """
+        if event.reason == "cap" and self._prompt.reference is not None and not self._text.live:
+            return EngineFault("The speech engine did not come to an end.")
         left = not self._text.finished or self._prompt.ids_fed(event.frames) < self._text_tokens
         if event.reason == "cap" and self._text.live and left:
             return TooLarge("The text is too long for one live utterance; begin another one.", param="input")

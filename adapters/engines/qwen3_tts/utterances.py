@@ -10,7 +10,7 @@ from adapters.engines.anchors import checked_embedding
 from adapters.engines.builtin.languages import Languages
 from adapters.engines.qwen3_tts.stages import Prompt, Reference, Said, Sampling
 from sidecar.faults import BadRequest, UnknownVoice, UnsupportedByEngine, UnsupportedLanguage
-from sidecar.ports import EngineTraits, EngineVoice, Utterance
+from sidecar.ports import Draws, EngineTraits, EngineVoice, Utterance
 from voices.carry import Carry
 
 ISO = {
@@ -119,15 +119,18 @@ def _description(model: Model, voice: str) -> str:
 def prompt_of(model: Model, utterance: Utterance, *, layout: LayoutChoice = "auto") -> Prompt:
     """The prompt of an utterance; without text ids when it is live, they come from the tokens' ``live`` then.
 
-    ``layout`` auto: the reference's defaults (clones stream their text, the others know it whole); live text always
-    streams. Instructions for a checkpoint that takes none are left out, as the reference does. Raises
-    ``UnknownVoice``, ``UnsupportedLanguage``, ``UnsupportedByEngine``, ``BadRequest``, each with what is possible.
+    ``layout`` auto: the reference's defaults (clones stream their text, the others know it whole). What the utterance
+    asks for goes before it; live text always streams. Instructions for a checkpoint that takes none are left out, as
+    the reference does. Raises ``UnknownVoice``, ``UnsupportedLanguage``, ``UnsupportedByEngine``, ``BadRequest``, each
+    with what is possible.
     """
     voice, live = utterance.voice.lower(), utterance.live
     reference = _reference(model, utterance)
     language = _language(model, utterance.language)
     if not live and not utterance.text.strip():
         raise BadRequest("There is no text to speak.", param="input")
+    if utterance.whole_text is not None:
+        layout = "whole" if utterance.whole_text else "streaming"
     if layout == "auto":
         layout = "streaming" if model.kind == "base" else "whole"
     return Prompt(
@@ -140,7 +143,7 @@ def prompt_of(model: Model, utterance: Utterance, *, layout: LayoutChoice = "aut
         reference=reference,
         carry=_carry(model, utterance.carry),
         live=live,
-        sampling=Sampling(seed=utterance.seed),
+        sampling=_sampling(utterance),
     )
 
 
@@ -161,6 +164,13 @@ def _reference(model: Model, utterance: Utterance) -> Reference | None:
     if not anchor.transcript.strip():
         raise BadRequest("The voice's reference codes need their transcript.", param="voice")
     return Reference(embedding, anchor.codes, model.tokens.reference_ids(anchor.transcript))
+
+
+def _sampling(utterance: Utterance) -> Sampling:
+    """The checkpoint's way of drawing, with what the utterance wants otherwise of the talker."""
+    draws = utterance.draws or Draws()
+    asked = {name: value for name in ("temperature", "top_p", "top_k") if (value := getattr(draws, name)) is not None}
+    return Sampling(seed=utterance.seed, **asked)
 
 
 def _carry(model: Model, carry: Carry | None) -> Said | None:
