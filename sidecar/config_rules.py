@@ -72,6 +72,19 @@ def _upstream(url: str | None) -> Iterator[str]:
         yield "expected a base URL without query and fragment"
 
 
+def _servers(urls: tuple[str, ...]) -> Iterator[str]:
+    for url in urls:
+        parts = _split(url)
+        if parts is None or parts.scheme not in ("http", "https", "ws", "wss"):
+            yield "expected addresses such as http://127.0.0.1:8091"
+        elif "@" in parts.netloc:
+            yield "an address with a user or password is not accepted here; use engine.server_key"
+        elif parts.query or parts.fragment:
+            yield "expected addresses without query and fragment"
+    if len({url.rstrip("/") for url in urls}) < len(urls):
+        yield "a server is given twice"
+
+
 def _models(models: tuple[str, ...]) -> Iterator[str]:
     if not models:
         yield "expected at least one model id"
@@ -122,6 +135,7 @@ LEAF_RULES: Mapping[str, Callable[[Any], Iterator[str]]] = {
     "server.cors_origins": _origins,
     "auth.api_keys": _api_keys,
     "llm.url": _upstream,
+    "engine.urls": _servers,
     "voices.aliases": _aliases,
     "speech.models": _models,
     "speech.openai_models": _model_ids,
@@ -155,6 +169,16 @@ TREE_RULES = (
         ("llm.url", "llm.kind"),
         lambda c: c.llm.kind == "openai" and c.llm.url is None,
         "needed when llm.kind is openai",
+    ),
+    TreeRule(
+        ("engine.urls", "engine.kind"),
+        lambda c: c.engine.kind == "omni" and not c.engine.urls,
+        "needed when engine.kind is omni",
+    ),
+    TreeRule(
+        ("engine.kind", "engine.urls"),
+        lambda c: c.engine.kind not in ("auto", "omni") and bool(c.engine.urls),
+        "this engine drives no speech servers: leave engine.urls out, or make it omni",
     ),
     TreeRule(
         ("llm.forward_client_key", "auth.api_keys"),

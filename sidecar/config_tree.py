@@ -104,11 +104,27 @@ class LlmConfig:
 class EngineConfig:
     """The speech engine."""
 
-    kind: Literal["auto", "builtin", "qwen3_tts", "tone"] = setting(
-        "auto", "Which engine speaks; auto is qwen3_tts if there is a checkpoint, else builtin."
+    kind: Literal["auto", "builtin", "omni", "qwen3_tts", "tone"] = setting(
+        "auto",
+        "Which engine speaks; auto is omni if engine.urls is set, else qwen3_tts if there is a checkpoint, else "
+        "builtin.",
     )
     checkpoint: str | None = setting(
-        None, "Qwen3-TTS checkpoint: a folder or hub id; unset takes what `sidecar pull` fetched last."
+        None,
+        "Qwen3-TTS checkpoint: a folder or hub id; unset takes what `sidecar pull` fetched last. For the engine omni: "
+        "its decoder turns the servers' codec tokens into sound here.",
+    )
+    urls: tuple[str, ...] = setting(
+        (), "Engine omni: speech servers (vLLM-Omni, other sidecars, ...), such as http://127.0.0.1:8091."
+    )
+    server_key: Secret | None = setting(None, "Engine omni: bearer key for the speech servers.")  # noqa: RUF009
+    server_model: str | None = setting(None, "Engine omni: model that the speech servers are asked for.")
+    server_voices: tuple[str, ...] = setting((), "Engine omni: voices of servers that do not list theirs.")
+    server_wait_s: float = setting(15.0, "Engine omni: how long speech waits while all servers are away.", 0, 600)
+    deterministic: Literal["auto", "yes", "no"] = setting(
+        "auto",
+        "Engine omni: whether a server says the same again for the same seed, so that another one can go on in "
+        "mid-passage; auto believes what servers say of themselves, which only sidecars do.",
     )
     device: str = setting(
         "auto", "Qwen3-TTS: device of the talker, such as cpu or cuda:0; auto is a GPU if there is one."

@@ -12,7 +12,7 @@ from typing import Protocol, Self
 
 from segmenter import AUTO, Segment, SegmentOptions, SegmentStream
 from sidecar.core.events import ReplyAudio, ReplyEvent, SegmentEnded, SegmentStarted
-from sidecar.faults import Fault, TooLarge, UnsupportedLanguage
+from sidecar.faults import Fault, PassageLost, TooLarge, UnsupportedLanguage
 from sidecar.ports import Clock, Engine, Utterance
 from sidecar.reply_ears import ReplyEars
 from sidecar.sounding import Sounding
@@ -288,8 +288,9 @@ class Reply:
 def fatal(ended: SegmentEnded, heard_anything: bool) -> Fault | None:
     """The fault that must end the reply, if this segment's is one.
 
-    A passage in a language without a voice is left out once something has been heard: the rest is worth more.
+    A passage in a language without a voice, and the rest of one that the engine lost, is left out once something has
+    been heard: what follows is worth more.
     """
-    if ended.fault is None or (heard_anything and isinstance(ended.fault, UnsupportedLanguage)):
+    if ended.fault is None or (heard_anything and isinstance(ended.fault, UnsupportedLanguage | PassageLost)):
         return None
     return ended.fault

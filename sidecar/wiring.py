@@ -5,8 +5,9 @@ from __future__ import annotations
 import logging
 import os
 import sys
+from collections.abc import Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from adapters.audio.clips import Clips
 from adapters.audio.encode import PyAvCodec
@@ -18,10 +19,10 @@ from adapters.llm.openai_chat import OpenAiChat, OpenAiChatSettings
 from adapters.llm.scripted import ScriptedLanguageModel, ScriptedSettings
 from adapters.stores.local import LocalStore
 from sidecar.clock import SystemClock
+from sidecar.codec_wire import CodecFormat, CodecReader
 from sidecar.config import Config
 from sidecar.config_load import DATA_VARIABLE
-from sidecar.config_load import DATA_VARIABLE
-from sidecar.faults import ConfigError
+from sidecar.faults import ConfigError, EngineFault
 from sidecar.gate import Gate
 from sidecar.http.service import Service
 from sidecar.memory import DialogMemory
@@ -30,6 +31,7 @@ from sidecar.telemetry import Metrics
 from sidecar.voice_library import LibraryLimits, VoiceLibrary
 
 if TYPE_CHECKING:
+    from adapters.engines.omni import CodesHere
     from adapters.engines.qwen3_tts.codes_decoder import CodesDecoder
 
 log = logging.getLogger(__name__)
@@ -73,6 +75,8 @@ def make_engine(config: Config, clock: Clock) -> Engine:
     log.info("engine", extra={"engine": kind, "because": why})
     if kind == "qwen3_tts":
         return _qwen3_tts(config, clock)
+    if kind == "omni":
+        return _omni(config, clock)
     if kind == "tone":
         return ToneEngine(
             ToneSettings(
@@ -93,12 +97,14 @@ def make_engine(config: Config, clock: Clock) -> Engine:
 def chosen_engine(config: Config) -> tuple[str, str]:
     """The kind of engine, and why that one. Raises ``ConfigError`` for a checkpoint that nothing would read."""
     engine = config.engine
-    if engine.kind == "qwen3_tts":
-        return "qwen3_tts", "engine.kind asks for it"
+    if engine.kind in ("qwen3_tts", "omni"):
+        return engine.kind, "engine.kind asks for it"
     if engine.kind != "auto":
         if engine.checkpoint is not None:
             raise ConfigError([f"engine.checkpoint: the engine '{engine.kind}' reads none; leave one of them out"])
         return engine.kind, "engine.kind asks for it"
+    if engine.urls:
+        return "omni", "engine.urls is set"
     if engine.checkpoint is not None:
         return "qwen3_tts", "engine.checkpoint is set"
     if (found := pulled_checkpoint()) is not None:
@@ -124,6 +130,45 @@ def _qwen3_tts(config: Config, clock: Clock) -> Engine:
         "row_wait_ms": float(engine.row_wait_ms),
     }
     return HostedEngine("adapters.engines.qwen3_tts.engine:make", settings, clock)
+
+
+def _omni(config: Config, clock: Clock) -> Engine:
+    """Speech servers elsewhere; with a checkpoint, their codec tokens are decoded here."""
+    # Loaded here: its HTTP and WebSocket libraries are of no use to the other engines.
+    from adapters.engines.omni import OmniEngine, OmniSettings
+
+    engine = config.engine
+    codes = _codes_here(engine.checkpoint, engine.threads) if engine.checkpoint is not None else None
+    try:
+        settings = OmniSettings(
+            urls=engine.urls,
+            key=engine.server_key.reveal() if engine.server_key is not None else None,
+            model=engine.server_model,
+            voices=engine.server_voices,
+            deterministic=engine.deterministic,
+            codes=codes,
+            max_rows=engine.max_rows,
+            row_wait_ms=engine.row_wait_ms,
+            server_wait_s=engine.server_wait_s,
+        )
+    except ValueError as wrong:
+        raise ConfigError([f"engine.urls: {wrong}"]) from None
+    return OmniEngine(settings, clock)
+
+
+def _codes_here(checkpoint: str, threads: int) -> CodesHere:
+    """The decoder of a checkpoint for codec tokens that come over the speech socket."""
+    from adapters.engines.omni import CodesHere
+
+    decoder = make_codes_decoder(checkpoint, threads)
+
+    def bracket(message: Mapping[str, Any]) -> CodecReader:
+        format = CodecFormat.of(message)
+        if format.codebook_size != decoder.codebook_size:
+            raise EngineFault("The speech server's codec tokens are for another decoder than engine.checkpoint's.")
+        return CodecReader(format)
+
+    return CodesHere(decoder, bracket)
 
 
 def pulled_checkpoint() -> Path | None:

@@ -7,7 +7,7 @@ import contextlib
 import dataclasses
 import json
 from collections import deque
-from collections.abc import Mapping
+from collections.abc import Collection, Iterable, Mapping
 from typing import Any
 
 import httpx2
@@ -26,7 +26,7 @@ from adapters.engines.omni_abilities import (
     widths_named,
 )
 from adapters.engines.omni_settings import SPEECH_PATH, OmniSettings, base_url, socket_url
-from adapters.engines.omni_words import event_of, probe_messages
+from adapters.engines.omni_words import codes_probe_messages, event_of, probe_messages
 from sidecar.faults import EngineFault
 from sidecar.ports import Clock
 
@@ -76,7 +76,10 @@ class Server:
             kind = Abilities(kind="omni" if is_omni(listing) else "plain", voices=voices)
             known = await self._probe_tasks(kind, listing) if kind.kind == "omni" else kind
         sockets, cancels = await self._probe_socket()
-        self.abilities = dataclasses.replace(known, sockets=sockets, cancels=cancels)
+        known = dataclasses.replace(known, sockets=sockets, cancels=cancels)
+        if self._settings.codes is not None and sockets and known.kind == "omni":
+            known = dataclasses.replace(known, codes_out=await self._probe_codes())
+        self.abilities = known
         return self.abilities
 
     async def _probe_tasks(self, known: Abilities, listing: object) -> Abilities:
@@ -94,26 +97,35 @@ class Server:
 
     async def _probe_socket(self) -> tuple[bool, bool]:
         """Whether it has the speech socket, and knows ``input.cancel`` there. Nothing is spoken."""
+        told = await self._answers(probe_messages(self._settings.model), until=("session.done",))
+        return "session.done" in told, "input.cancelled" in told
+
+    async def _probe_codes(self) -> bool:
+        """Whether it has codec tokens: a short word tells. Servers that do not know of them answer with sound."""
+        told = await self._answers(
+            codes_probe_messages(self._settings.model), until=("codec.start", "audio.start", "error", "session.done")
+        )
+        return "codec.start" in told
+
+    async def _answers(self, messages: Iterable[str], until: Collection[str]) -> list[str]:
+        """The types of the events that messages on a new socket are answered by, up to one of ``until``."""
+        told: list[str] = []
         try:
             connection = await self._connect()
         except _NoSocket:
-            return False, False
-        cancels = False
+            return told
         try:
             async with asyncio.timeout(self._settings.answer_timeout_s):
-                for message in probe_messages(self._settings.model):
+                for message in messages:
                     await connection.send(message)
-                for _ in range(_PROBE_EVENTS):
+                while len(told) < _PROBE_EVENTS and (not told or told[-1] not in until):
                     frame = await connection.recv()
-                    event = event_of(frame) if isinstance(frame, str) else {}
-                    cancels = cancels or event.get("type") == "input.cancelled"
-                    if event.get("type") == "session.done":
-                        return True, cancels
+                    told.append(str(event_of(frame).get("type")) if isinstance(frame, str) else "")
         except (WebSocketException, OSError, TimeoutError, EngineFault):
-            return False, False
+            pass
         finally:
             await hang_up(connection)
-        return False, False
+        return told
 
     # ------------------------------------------------------------ sockets
     async def socket(self, *, fresh: bool = False) -> tuple[ClientConnection, bool]:

@@ -82,6 +82,13 @@ def probe_messages(model: str | None) -> tuple[str, ...]:
     return json.dumps(config | ({"model": model} if model else {})), CANCEL, DONE
 
 
+def codes_probe_messages(model: str | None) -> tuple[str, ...]:
+    """WebSocket messages that have a word spoken in codec tokens, where a server has them."""
+    config: dict[str, Any] = {"type": "session.config", "response_format": "pcm", "stream_audio": True}
+    config |= {"output_mode": "codec_tokens", "max_new_tokens": 4} | ({"model": model} if model else {})
+    return json.dumps(config), json.dumps({"type": "input.text", "text": "Ok."}), DONE
+
+
 def rest_body(utterance: Utterance, server: Abilities, model: str | None) -> bytes:
     """The body of a POST that is answered by raw samples as they are made. Raises ``UnsupportedLanguage``."""
     fields = {"input": _valid(utterance.text), **spoken_fields(utterance, server, model), "stream_format": "audio"}
