@@ -124,9 +124,12 @@ class Reader(abc.ABC):
                 return
             if said[0] in _NO_BLANK_BEFORE:
                 sink.drop_blank()
-                if said == sink.last_char == ",":
-                    sink.extend(stop)
-                    return
+                if said[0] == sink.last_char == ",":
+                    said, start = said[1:], start + 1
+                    sink.extend(start if said else stop)
+                    if not said:
+                        self._dropped = self._glue = False
+                        return
             elif self._glue and said[0].isalnum() and said[0] < "\u1100" and sink.last_char.isalnum():
                 sink.blank(start)
             self._dropped = self._glue = False

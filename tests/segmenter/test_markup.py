@@ -29,6 +29,7 @@ DROPPED = [
     ("Here: $$E = mc^2$$ is it.", ["Here: is it."]),
     ("Yes <!-- hidden. Really --> indeed.", ["Yes indeed."]),
     ("It is \ue200cite\ue202turn0search1\ue201 so.", ["It is so."]),
+    ("See this, www.a.example, here. And $x$, $y$,, z.", ["See this, here.", "And,, z."]),
 ]
 
 KEPT = [
