@@ -16,7 +16,7 @@ import os
 from contextlib import ExitStack
 from typing import Any
 
-from llvmlite import ir  # type: ignore[import-untyped]
+from llvmlite import ir
 
 from adapters.engines.qwen3_tts.config import TransformerConfig
 from adapters.engines.qwen3_tts.int8_ir import F32, I32, I64, Code, Compiled, Num, declare, vector

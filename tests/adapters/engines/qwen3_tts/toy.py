@@ -43,7 +43,8 @@ def _codes(row: _Row, seen: int) -> Frame:
     if LOOPING_ID in row.ids[:seen]:
         return np.full(CODEBOOKS, row.step % 3, np.int16)
     p = row.prompt
-    key = f"{p.sampling.seed} {row.step} {row.ids[:seen]} {p.language} {p.speaker} {p.instruct_ids} {p.layout} {p.carry and p.carry.text_ids}"
+    said = p.carry and p.carry.text_ids
+    key = f"{p.sampling.seed} {row.step} {row.ids[:seen]} {p.language} {p.speaker} {p.instruct_ids} {p.layout} {said}"
     digest = hashlib.blake2b(key.encode(), digest_size=2 * CODEBOOKS).digest()
     return (np.frombuffer(digest, np.uint16) % 2_048).astype(np.int16)
 
