@@ -9,7 +9,7 @@ goes on, since the pace of a model that reads faster than it speaks climbs with 
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 _CJK = r"\u3040-\u30ff\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff"
 _WORD_END = re.compile(rf"[\s{_CJK}、。，！？；：](?![\u3099\u309a\ufe00-\ufe0f\U000e0100-\U000e01ef])")
@@ -54,9 +54,10 @@ class FeedLimits:
 
 @dataclass(frozen=True, slots=True)
 class Begin:
-    """Open a generation with this text."""
+    """Open a generation with this text. ``skipped``: characters before it that nobody can say."""
 
     text: str
+    skipped: int = field(default=0, compare=False)
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,6 +86,7 @@ class Feed:
     def __init__(self, limits: FeedLimits | None = None, now_ms: float = 0.0) -> None:
         self._limits = limits or FeedLimits()
         self._waiting = ""
+        self._skipped = 0
         self._given = ""
         self._given_tokens = 0.0
         self._read_chars = 0
@@ -133,12 +135,23 @@ class Feed:
         """Everything has been handed over and finished."""
         return self._closed and not self._open and not self._waiting.strip()
 
+    @property
+    def is_open(self) -> bool:
+        """A generation is open; else the next command begins one."""
+        return self._open
+
     def take(self, now_ms: float) -> list[Command]:
         """What to do now, in order."""
         commands: list[Command] = []
-        while (command := self._next(now_ms)) is not None:
+        while (command := self.next(now_ms)) is not None:
             commands.append(command)
         return commands
+
+    def overflowed(self) -> str:
+        """The engine ended the open generation early. What it had not taken in waits again, and is answered."""
+        left, self._open = self._given[self._read_chars :], False
+        self._waiting = left + self._waiting
+        return left
 
     def deadline_ms(self) -> float | None:
         """When ``take`` would answer something new if nothing else happens."""
@@ -146,8 +159,8 @@ class Feed:
             return None
         return self._wrote_ms + (self._limits.settle_ms if self._is_whole() else self._limits.stall_ms)
 
-    # ------------------------------------------------------------ inside
-    def _next(self, now_ms: float) -> Command | None:
+    def next(self, now_ms: float) -> Command | None:
+        """What to do first."""
         if not self._open:
             return self._begin(now_ms)
         if self._must_end(now_ms):
@@ -161,15 +174,25 @@ class Feed:
         self._give(piece)
         return Append(piece)
 
+    # ------------------------------------------------------------ inside
     def _begin(self, now_ms: float) -> Command | None:
-        self._waiting = self._waiting.lstrip()
-        piece = self._whole_words(self._limits.high_tokens, now_ms)
-        if not piece.strip():
-            return None
+        while True:
+            self._skip(len(self._waiting) - len(self._waiting.lstrip()))
+            piece = self._whole_words(self._limits.high_tokens, now_ms)
+            if not piece:
+                return None
+            if any(map(str.isalnum, piece)):
+                break
+            self._skip(len(piece))
+        skipped, self._skipped = self._skipped, 0
         self._given, self._given_tokens, self._read_chars, self._spoken_s = "", 0.0, 0, 0.0
         self._open = True
         self._give(piece)
-        return Begin(piece)
+        return Begin(piece, skipped)
+
+    def _skip(self, chars: int) -> None:
+        self._waiting = self._waiting[chars:]
+        self._skipped += chars
 
     def _give(self, piece: str) -> None:
         self._waiting = self._waiting[len(piece) :]
