@@ -15,10 +15,12 @@ from segmenter.symbols import JOINERS, PICTURE_RUN, PICTURE_SELECTOR, PICTURES, 
 from segmenter.urls import url_start
 
 _SPECIAL = r"\s*_~`<\[\]!$\\&【)\ue200\u200d" + PICTURES + JOINERS
-_PLAIN = re.compile(
-    f"(?:[^{_SPECIAL}{PLAIN_OR_PICTURE}\\dhwfHWF]|[\\d{PLAIN_OR_PICTURE}](?=[^{PICTURE_SELECTOR}])"
+_ORDINARY = f"[^{_SPECIAL}{PLAIN_OR_PICTURE}\\dhwfHWF]"
+_LETTERS = (
+    f"(?:{_ORDINARY}|[\\d{PLAIN_OR_PICTURE}](?=[^{PICTURE_SELECTOR}])"
     "|(?<=[A-Za-z0-9])[hwfHWF]|[hfHF](?=[^tT])|[wW](?=[^wW]))+"
 )
+_PLAIN = re.compile(f"{_LETTERS}(?: (?={_ORDINARY}){_LETTERS})*")
 _TOOL_CITATION = Region(re.compile("\ue201|\n"), 1, inline=True)
 _LINE_REGION = Region(re.compile(r"(?=\n)"), 1)
 _UNFINISHED = frozenset(".!?:…。！？：;；।؟")

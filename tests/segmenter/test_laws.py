@@ -78,7 +78,8 @@ def test_pauses_add_cuts_but_lose_nothing(text: str, options: SegmentOptions, pa
 @given(_TEXTS)
 def test_every_speakable_character_is_in_the_span_of_one_segment(text: str) -> None:
     """Letters of plain text are spoken; spans do not overlap and leave nothing out."""
-    plain = "".join(char for char in text if (char.isalnum() and char.isascii()) or char in " .,") or "a"
+    kept = "".join(char for char in text if (char.isalnum() and char.isascii()) or char in " .,")
+    plain = kept.strip() or "a"  # four blanks at the begin would make it code
     segments = run([plain])
     _check(plain, segments, SegmentOptions())
     letters = "".join(filter(str.isalnum, plain))
