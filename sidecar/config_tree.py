@@ -129,7 +129,9 @@ class EngineConfig:
     device: str = setting(
         "auto", "Qwen3-TTS: device of the talker, such as cpu or cuda:0; auto is a GPU if there is one."
     )
-    decoder_device: str | None = setting(None, "Qwen3-TTS: device of the decoder; unset is that of the talker.")
+    decoder_device: str | None = setting(
+        None, "Qwen3-TTS: device of the decoder; unset is that of the talker, `none` loads none (codec tokens only)."
+    )
     precision: Literal["auto", "float32", "bfloat16", "int8"] = setting(
         "auto", "Qwen3-TTS: precision of the talker; auto is bfloat16 on a GPU, else float32."
     )
@@ -218,6 +220,18 @@ class ChatConfig:
     )
     max_reply_chars: int = setting(65_536, "Longest reply; what is beyond it is not spoken.", 20, 10_000_000)
     idle_flush_ms: int = setting(400, "Pause of the upstream after which a fragment is spoken.", 0, 60_000)
+    mode: Literal["segment", "live"] = setting(
+        "segment", "How replies are spoken: sentence by sentence, or from the first word on, on engines that can."
+    )
+    live_low_tokens: int = setting(8, "Live: the engine gets more text when less lies ahead of it.", 0, 1_000)
+    live_high_tokens: int = setting(24, "Live: the most text that lies ahead of the engine.", 1, 4_000)
+    live_roll_tokens: int = setting(240, "Live: text after which another generation takes over.", 1, 32_768)
+    live_roll_s: float = setting(60.0, "Live: sound after which another generation takes over.", 1, 600)
+    live_paragraph_tokens: int = setting(60, "Live: text after which one takes over at a paragraph.", 1, 32_768)
+    live_settle_ms: int = setting(700, "Live: pause of the upstream that finishes a whole sentence.", 0, 60_000)
+    live_stall_ms: int = setting(
+        8_000, "Live: pause of the upstream after which an unfinished sentence is ended.", 0, 600_000
+    )
 
 
 @dataclass(frozen=True, slots=True)

@@ -76,6 +76,8 @@ class EngineTraits:
     more_voices: str = ""
     """A sentence on how to get more voices, for error messages."""
     anchor_codes: bool = False
+    pcm_out: bool = True
+    """False where no decoder was loaded: only codec frames can be asked for."""
     codec_id: str = ""
     """Names the weights of the decoder that its codec frames are for: equal ids, equal sound."""
     encodes: bool = True

@@ -104,6 +104,7 @@ async def _warm_up(service: Service) -> None:
                     language=language,
                     max_frames=WARM_UP_FRAMES,
                     anchor=None if traits.voices else _nobody(traits.clone_widths[0]),
+                    output="pcm" if traits.pcm_out else "codes",
                 )
             )
             async for _ in checked_chunks(speaking, service.config.engine.chunk_timeout_s):

@@ -184,3 +184,16 @@ async def test_an_engine_without_codes_says_so() -> None:
         assert [event["type"] for event in events(messages)] == ["error", "session.done"]
         assert "codec" in events(messages)[0]["message"]
         assert frames(messages) == []
+
+
+async def test_a_server_without_a_decoder_gives_codes_and_says_what_it_cannot(checkpoint: Path, qwen: Running) -> None:
+    """Half of a deployment: the talker here, decoders where it is heard."""
+    options: dict[str, Any] = {"engine__checkpoint": str(checkpoint), "engine__max_positions": 512}
+    async with running(engine__kind="auto", engine__decoder_device="none", **options) as server:
+        np.testing.assert_array_equal(read(await spoken(server, **CODES)), read(await spoken(qwen, **CODES)))
+        answer = await server.http.post("/v1/audio/speech", json={"input": TEXT})
+        assert answer.status_code == 400
+        assert "codec" in answer.json()["error"]["message"]
+        messages = await spoken(server)
+        assert [event["type"] for event in events(messages) if event["type"] == "error"] == ["error"]
+        assert frames(messages) == []

@@ -31,8 +31,9 @@ class Qwen3TtsSettings:
     """One checkpoint and how it is run; raises ``ValueError`` when a value makes no sense.
 
     ``checkpoint``: a folder or a hub id. ``device`` and ``precision`` are the talker's; the decoder computes in
-    float32 on ``decoder_device``. ``precision`` auto: bfloat16 on a GPU, else float32. ``max_rows`` utterances speak
-    at once, of ``max_positions`` prompt positions and frames each; ``max_waiting`` more wait up to ``row_wait_ms``.
+    float32 on ``decoder_device`` (``none``: it is not loaded, only codec frames can be asked for). ``precision`` auto:
+    bfloat16 on a GPU, else float32. ``max_rows`` utterances speak at once, of ``max_positions`` prompt positions and
+    frames each; ``max_waiting`` more wait up to ``row_wait_ms``.
     ``memory_budget``: ``6GB`` or a share of the device's memory such as ``0.25``, which rows, their length, weights
     and working space keep to; empty: on a GPU most of what is free, on a CPU as much as ``max_rows`` may take (8 rows
     at most there). ``graphs``: steps are recorded as CUDA graphs on a GPU.
@@ -161,6 +162,11 @@ class Qwen3TtsEngine:
     async def open(self, utterance: Utterance) -> RowSpeaking:
         """Begin to speak; see ``Engine.open``. The row of a live text is held from now on."""
         model = self._model()
+        if not model.decodes and utterance.output != "codes":
+            raise UnsupportedByEngine(
+                "This server makes codec tokens and no sound: ask for output_mode 'codec_tokens' on the WebSocket.",
+                param="output_mode",
+            )
         prompt = prompt_of(model, utterance, layout=self._settings.layout)
         text = TextCount(utterance)
         tokens = model.tokens.live() if prompt.layout == "streaming" else None

@@ -4,8 +4,13 @@ from __future__ import annotations
 
 import logging
 import os
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Any
 
+import numpy as np
 import torch
+from numpy.typing import NDArray
 
 from adapters.engines.qwen3_tts.checkpoint import Checkpoint, open_checkpoint
 from adapters.engines.qwen3_tts.cloning import CheckpointEncoder
@@ -16,8 +21,10 @@ from adapters.engines.qwen3_tts.graphs import graphs_for
 from adapters.engines.qwen3_tts.linear import Place, Precision
 from adapters.engines.qwen3_tts.memory import Plan, budget_bytes, plan
 from adapters.engines.qwen3_tts.stage0 import Stage0
+from adapters.engines.qwen3_tts.stages import Frames
 from adapters.engines.qwen3_tts.tokenizer import TextTokenizer
 from adapters.engines.qwen3_tts.utterances import Model
+from sidecar.faults import EngineFault
 
 _log = logging.getLogger(__name__)
 
@@ -55,28 +62,50 @@ def load(settings: Qwen3TtsSettings) -> Loaded:
         fill_to=company if settings.same_alone_and_together else 1,
         wrap=graphs_for(device) if settings.graphs else None,
     )
-    decoder_device = torch.device(settings.decoder_device or device)
-    decoder = Code2Wav(
-        checkpoint.codec.decoder,
-        checkpoint.codec_weights,
-        device=decoder_device,
-        threads=settings.threads or None,
-        one_by_one=settings.same_alone_and_together and decoder_device.type == "cpu",
-    )
+    decoder, apart = decoder_of(settings, checkpoint, device)
     _log.info(
         "%s: talker in %s on %s, decoder on %s, %d rows of %d positions, up to %.1f GB",
         checkpoint.folder.name,
         place.precision,
         device,
-        decoder_device,
+        settings.decoder_device or device,
         rows.rows,
         rows.positions,
         rows.total_bytes / 1e9,
     )
     deterministic = settings.same_alone_and_together or place.precision == "int8"
     encoder = CheckpointEncoder(checkpoint, device=str(device)) if config.kind == "base" else None
-    stages = Stages(talker, decoder, apart=decoder_device != device)
-    return Loaded(model_of(checkpoint, tokenizer), stages, deterministic, encoder)
+    model = replace(model_of(checkpoint, tokenizer), decodes=not isinstance(decoder, NoDecoder))
+    return Loaded(model, Stages(talker, decoder, apart=apart), deterministic, encoder)
+
+
+class NoDecoder:
+    """Stands where a decoder would be when only codec frames are wanted; nothing may ask it for sound."""
+
+    def new_state(self) -> Any:
+        """No stream of it has a state."""
+        raise EngineFault("No decoder is loaded.")
+
+    def decode(self, pieces: Sequence[tuple[Any, Frames]]) -> list[NDArray[np.float32]]:
+        """Nothing can be decoded."""
+        raise EngineFault("No decoder is loaded.")
+
+
+def decoder_of(
+    settings: Qwen3TtsSettings, checkpoint: Checkpoint, talkers: torch.device
+) -> tuple[Code2Wav | NoDecoder, bool]:
+    """The decoder, and whether it runs apart from the talker on a device of its own."""
+    if settings.decoder_device == "none":
+        return NoDecoder(), False
+    device = torch.device(settings.decoder_device or talkers)
+    decoder = Code2Wav(
+        checkpoint.codec.decoder,
+        checkpoint.codec_weights,
+        device=device,
+        threads=settings.threads or None,
+        one_by_one=settings.same_alone_and_together and device.type == "cpu",
+    )
+    return decoder, device != talkers
 
 
 def sized(settings: Qwen3TtsSettings, checkpoint: Checkpoint, place: Place) -> Plan:

@@ -60,7 +60,8 @@ class Model:
 
     ``languages`` are its names for them (``english``); ``speakers`` lower case; ``dialects`` the dialect of those
     speakers that have one. ``references`` are the voices of a Base checkpoint, which brings none of its own; ``width``
-    is that of its speaker embeddings; ``codec_id`` names the weights of its codec.
+    is that of its speaker embeddings; ``codec_id`` names the weights of its codec; ``decodes``: its
+    decoder is loaded too.
     """
 
     name: str
@@ -73,6 +74,7 @@ class Model:
     dialects: Mapping[str, str] = field(default_factory=dict)
     references: Mapping[str, Reference] = field(default_factory=dict)
     codec_id: str = ""
+    decodes: bool = True
 
     @property
     def voices(self) -> tuple[str, ...]:
@@ -104,6 +106,7 @@ def traits_of(model: Model, *, rows: int, deterministic: bool) -> EngineTraits:
         codes_out=True,
         carry=True,
         codec_id=model.codec_id,
+        pcm_out=model.decodes,
         instructions=model.takes_instructions,
         tasks=({"base": "Base", "custom_voice": "CustomVoice", "voice_design": "VoiceDesign"}[model.kind],),
     )
