@@ -32,7 +32,11 @@ MIN_SPEECH_S = 0.3
 
 LIKELY_LETTERS_PER_S = (4.0, 25.0)
 MOST_LETTERS_PER_S = 50.0
-"""Speech has 10 to 20 letters a second; a transcript beyond the last bound belongs to something else."""
+LEAST_LETTERS_PER_S = 2.0
+"""Speech has 10 to 20 letters a second; a transcript beyond the outer bounds belongs to something else.
+
+One that leaves most of its recording unsaid makes a model go round in circles, so as a reference it is refused.
+"""
 
 _KEPT_SILENCE_S = 0.05
 _QUIETEST_PEAK = 1e-3  # -60 dBFS
@@ -81,7 +85,7 @@ def prepared(pcm: F32, transcript: str = "", *, in_context: bool = False) -> Cli
     kept = int(_KEPT_SILENCE_S * RATE_HZ / HOP)
     first, end = max(0, int(loud[0]) - kept), min(len(active), int(loud[-1]) + 1 + kept)
     speech_s = float(active[first:end].sum()) * HOP / RATE_HZ
-    notes = list(_text_notes(transcript, speech_s)) if transcript else []
+    notes = list(_text_notes(transcript, speech_s, in_context)) if transcript else []
     if not in_context:
         first, end = _best_part(active, first, end)
     part = pcm[first * HOP : end * HOP]
@@ -147,11 +151,13 @@ def _level_db(pcm: F32, active: NDArray[np.bool_]) -> float:
     return min(0.0, 10 * float(np.log10(max(power, 1e-9))))
 
 
-def _text_notes(transcript: str, speech_s: float) -> list[str]:
+def _text_notes(transcript: str, speech_s: float, in_context: bool) -> list[str]:
     rate = letters(transcript) / speech_s
     low, high = LIKELY_LETTERS_PER_S
     if rate > MOST_LETTERS_PER_S:
         raise UnusableClip(f"nobody says its transcript in {speech_s:.1f} s", of_text=True)
+    if in_context and rate < LEAST_LETTERS_PER_S:
+        raise UnusableClip(f"its transcript is far too short for {speech_s:.1f} s of speech", of_text=True)
     if not low <= rate <= high:
         length = "short" if rate < low else "long"
         return [f"The transcript is {length} for {speech_s:.1f} s of speech; it should be word for word."]
