@@ -200,4 +200,14 @@ TREE_RULES = (
         lambda c: c.chat.max_reply_chars < c.chat.max_segment_chars,
         "less than chat.max_segment_chars",
     ),
+    TreeRule(
+        ("chat.live_high_tokens", "chat.live_low_tokens"),
+        lambda c: c.chat.live_high_tokens <= c.chat.live_low_tokens,
+        "must be more than chat.live_low_tokens",
+    ),
+    TreeRule(
+        ("chat.live_settle_ms", "chat.live_stall_ms"),
+        lambda c: c.chat.live_settle_ms > c.chat.live_stall_ms,
+        "more than chat.live_stall_ms",
+    ),
 )

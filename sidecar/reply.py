@@ -132,6 +132,9 @@ class Reply:
             self._task.cancel()
             await asyncio.gather(self._task, return_exceptions=True)
         await self._line.__aexit__(kind, error, trace)
+        # A writer who still waits for room is let go.
+        self._queued_chars = 0
+        self._room.set()
 
     # ------------------------------------------------------------ the writer's side
     async def feed(self, text: str) -> None:

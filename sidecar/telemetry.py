@@ -29,6 +29,7 @@ OTHER = "other"
 """The label of every value that is not in its list."""
 
 DRIFT_METERS = (*(f"V{number}" for number in range(1, 12)), OTHER)
+MODES = ("segment", "live")
 ENDPOINTS = ("speech", "chat", "stream", "realtime", OTHER)
 OUTCOMES = ("completed", "cancelled", "failed", "rejected", OTHER)
 
@@ -36,6 +37,7 @@ CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
 
 _WAIT_BUCKETS_S = (0.025, 0.05, 0.1, 0.15, 0.2, 0.3, 0.5, 0.75, 1.0, 1.5, 2.5, 5.0, 10.0)
 _OVERHEAD_BUCKETS_S = (0.0005, 0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.25, 1.0)
+_LEAD_BUCKETS = (0, 1, 2, 4, 8, 12, 16, 24, 32, 64)
 _FACTOR_BUCKETS = (0.05, 0.1, 0.2, 0.3, 0.5, 0.7, 0.9, 1.0, 1.1, 1.5, 2.0, 5.0)
 
 Child = TypeVar("Child", bound=MetricWrapperBase)
@@ -70,7 +72,7 @@ class Metrics:
     """All metrics of one app, in a registry of their own. Recording never raises.
 
     The set of series is fixed: labels take only listed values, and what is not listed counts as ``other``. It is
-    also a ``ReplyObserver``.
+    also a ``ReplyObserver`` and a ``LiveObserver``.
     """
 
     def __init__(self) -> None:
@@ -84,9 +86,15 @@ class Metrics:
 
         first_audio = histogram("time_to_first_audio_seconds", "Request to first audio.", _WAIT_BUCKETS_S, ["endpoint"])
         self._first_audio = _Children({name: first_audio.labels(name) for name in ENDPOINTS})
-        self._token_to_audio = histogram(
-            "first_token_to_first_audio_seconds", "First token of the model to first audio.", _WAIT_BUCKETS_S
+        token_to_audio = histogram(
+            "first_token_to_first_audio_seconds", "First token of the model to first audio.", _WAIT_BUCKETS_S, ["mode"]
         )
+        self._token_to_audio = _Children({mode: token_to_audio.labels(mode) for mode in (*MODES, OTHER)})
+        self._live_lead = histogram(
+            "live_lead_tokens", "Live mode: text that lies ahead of the engine, about, at each chunk.", _LEAD_BUCKETS
+        )
+        self._live_stalls = counter("live_stalls_total", "Live mode: times that an engine ran out of whole words.")
+        self._live_rolls = counter("live_rollovers_total", "Live mode: generations that took over from another.")
         self._factor = histogram("realtime_factor", "Seconds taken per second of audio of a reply.", _FACTOR_BUCKETS)
         self._token_to_engine = histogram(
             "token_to_engine_seconds",
@@ -116,9 +124,11 @@ class Metrics:
         self._active = Gauge("sidecar_active_replies", "Replies that speak now.", registry=registry)
         self._rows = Gauge("sidecar_engine_rows", "Utterances the engine speaks now.", registry=registry)
 
-    def reply_started(self, endpoint: str, now_ms: float, *, streamed: bool = True) -> ReplyTimer:
-        """Time one reply of one of ``ENDPOINTS``. ``streamed`` says whether it is heard while it is made."""
-        return ReplyTimer(self, endpoint, now_ms, streamed)
+    def reply_started(
+        self, endpoint: str, now_ms: float, *, streamed: bool = True, mode: str = "segment"
+    ) -> ReplyTimer:
+        """Time one reply of one of ``ENDPOINTS`` in one of ``MODES``; ``streamed``: it is heard while it is made."""
+        return ReplyTimer(self, endpoint, now_ms, streamed, mode)
 
     def drift_judged(self, verdict: str, meters: tuple[str, ...]) -> None:
         """A segment's voice got this verdict; ``meters`` gave reasons."""
@@ -151,11 +161,25 @@ class Metrics:
         """Time from a chunk of the engine to the write of its bytes to the socket."""
         self._chunk_to_socket.observe(_seconds(ms))
 
-    def first_audio(self, endpoint: str, since_start_ms: float, since_token_ms: float | None = None) -> None:
+    def live_lead(self, tokens: float) -> None:
+        """About so much text lay ahead of the engine when a chunk was made."""
+        self._live_lead.observe(max(0.0, tokens))
+
+    def live_stalled(self) -> None:
+        """A live reply's engine has no whole word left."""
+        self._live_stalls.inc()
+
+    def live_rolled_over(self) -> None:
+        """Another generation goes on with a live reply."""
+        self._live_rolls.inc()
+
+    def first_audio(
+        self, endpoint: str, since_start_ms: float, since_token_ms: float | None = None, mode: str = "segment"
+    ) -> None:
         """A reply's first audio: time from its request, and from the model's first token if there was one."""
         self._first_audio[endpoint].observe(_seconds(since_start_ms))
         if since_token_ms is not None:
-            self._token_to_audio.observe(_seconds(since_token_ms))
+            self._token_to_audio[mode].observe(_seconds(since_token_ms))
 
     def audio(self, samples: int) -> None:
         """So many samples at 24 kHz were produced."""
@@ -197,10 +221,13 @@ class Metrics:
 class ReplyTimer:
     """What happens to one reply, told by its endpoint with the monotonic time of each event in ms."""
 
-    __slots__ = ("_done_ms", "_ended", "_endpoint", "_metrics", "_samples", "_start_ms", "_streamed", "_token_ms")
+    __slots__ = (
+        "_done_ms", "_ended", "_endpoint", "_metrics", "_mode", "_samples", "_start_ms", "_streamed", "_token_ms"
+    )  # fmt: skip
 
-    def __init__(self, metrics: Metrics, endpoint: str, now_ms: float, streamed: bool) -> None:
+    def __init__(self, metrics: Metrics, endpoint: str, now_ms: float, streamed: bool, mode: str = "segment") -> None:
         self._metrics = metrics
+        self._mode = mode
         self._endpoint = endpoint
         self._streamed = streamed
         self._start_ms = now_ms
@@ -220,7 +247,7 @@ class ReplyTimer:
             return
         if self._samples == 0:
             since_token_ms = None if self._token_ms is None else now_ms - self._token_ms
-            self._metrics.first_audio(self._endpoint, now_ms - self._start_ms, since_token_ms)
+            self._metrics.first_audio(self._endpoint, now_ms - self._start_ms, since_token_ms, self._mode)
         elif self._streamed and now_ms > self._done_ms:
             self._metrics.underrun()
         self._samples += samples

@@ -183,6 +183,8 @@ def test_every_mistake_is_reported_at_once_with_its_origin(tmp_path: Path) -> No
         ("[voices.aliases]\nx = 1", "voices.aliases: expected map of strings"),
         ("[chat]\nunspoken_chars = 100", "chat.unspoken_chars: less than chat.max_segment_chars"),
         ("[chat]\nmax_reply_chars = 100", "chat.max_reply_chars: less than chat.max_segment_chars"),
+        ("[chat]\nlive_high_tokens = 8", "chat.live_high_tokens: must be more than chat.live_low_tokens"),
+        ("[chat]\nlive_settle_ms = 9000", "chat.live_settle_ms: more than chat.live_stall_ms"),
         ("[store]\nurl = 'nowhere'", "store.url: expected a URL such as local:"),
         ("[server", "is not a TOML file"),
         ("x = " + "[" * 5000, "is not a TOML file"),

@@ -7,7 +7,7 @@ import threading
 from collections.abc import Iterator
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from prometheus_client.parser import text_string_to_metric_families
 
@@ -31,6 +31,9 @@ def test_all_promised_metrics_are_there_from_the_start() -> None:
     assert {name: kind for name, kind in families.items() if not name.endswith("_created")} == {
         "sidecar_time_to_first_audio_seconds": "histogram",
         "sidecar_first_token_to_first_audio_seconds": "histogram",
+        "sidecar_live_lead_tokens": "histogram",
+        "sidecar_live_stalls": "counter",
+        "sidecar_live_rollovers": "counter",
         "sidecar_realtime_factor": "histogram",
         "sidecar_token_to_engine_seconds": "histogram",
         "sidecar_chunk_to_socket_seconds": "histogram",
@@ -70,7 +73,7 @@ def test_a_reply_from_its_request_to_its_end() -> None:
     found = samples(metrics)
     assert found["sidecar_time_to_first_audio_seconds_sum", ("chat",)] == pytest.approx(0.6)
     assert found["sidecar_time_to_first_audio_seconds_count", ("chat",)] == 1
-    assert found["sidecar_first_token_to_first_audio_seconds_sum", ()] == pytest.approx(0.4)
+    assert found["sidecar_first_token_to_first_audio_seconds_sum", ("segment",)] == pytest.approx(0.4)
     assert found["sidecar_realtime_factor_sum", ()] == pytest.approx(0.9)
     assert found["sidecar_audio_seconds_total", ()] == pytest.approx(1.0)
     assert found["sidecar_replies_total", ("chat", "completed")] == 1
@@ -86,7 +89,7 @@ def test_a_cancelled_reply_has_no_realtime_factor() -> None:
     found = samples(metrics)
     assert found["sidecar_replies_total", ("stream", "cancelled")] == 1
     assert found["sidecar_realtime_factor_count", ()] == 0
-    assert found["sidecar_first_token_to_first_audio_seconds_count", ()] == 0
+    assert found["sidecar_first_token_to_first_audio_seconds_count", ("segment",)] == 0
 
 
 @pytest.mark.parametrize(("streamed", "gaps"), [(True, 2), (False, 0)])
@@ -139,6 +142,7 @@ def test_every_fault_has_its_label() -> None:
     assert sum(value for (name, _), value in found.items() if name == "sidecar_faults_total") == len(kinds)
 
 
+@settings(deadline=None)
 @given(st.text(), st.text(), st.text(), st.floats(), st.floats(), st.integers())
 def test_whatever_is_recorded_the_series_stay_the_same(
     endpoint: str, outcome: str, code: str, start_ms: float, end_ms: float, count: int
@@ -242,3 +246,20 @@ async def test_it_feeds_the_metrics() -> None:
         while samples(metrics)["sidecar_loop_lag_seconds_count", ()] == 0:
             await asyncio.sleep(0)
     monitor.stop()
+
+
+def test_live_replies() -> None:
+    metrics = Metrics()
+    timer = metrics.reply_started("chat", 0, mode="live")
+    timer.token(100)
+    timer.audio(300, 2_400)
+    metrics.live_lead(5.0)
+    metrics.live_stalled()
+    metrics.live_rolled_over()
+    metrics.live_rolled_over()
+    found = samples(metrics)
+    assert found["sidecar_first_token_to_first_audio_seconds_sum", ("live",)] == pytest.approx(0.2)
+    assert found["sidecar_first_token_to_first_audio_seconds_count", ("segment",)] == 0
+    assert found["sidecar_live_lead_tokens_sum", ()] == 5.0
+    assert found["sidecar_live_stalls_total", ()] == 1
+    assert found["sidecar_live_rollovers_total", ()] == 2
