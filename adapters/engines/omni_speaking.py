@@ -66,6 +66,7 @@ class OmniSpeaking:
         self._room = asyncio.Event()
         self._end: Literal["ended", "cancelled"] | Fault | None = None
         self._started = False
+        self._paused = False
         self._left = False
         self.opened: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self.task = asyncio.create_task(self._work())
@@ -169,6 +170,7 @@ class OmniSpeaking:
         while attempts < self._settings.max_attempts:
             number = await self._servers.pick(self._utterance, failed_at)
             served, before = False, passage.put_samples
+            self._paused = False
             try:
                 if number in failed_at and not isinstance(fault, EngineLost):
                     raise fault
@@ -177,7 +179,8 @@ class OmniSpeaking:
                 served = True
                 return
             except ServerAway as away:
-                self._servers.failed(number, str(away))
+                if not self._paused:  # else it has only lost patience with a slow reader
+                    self._servers.failed(number, str(away))
                 fault = EngineLost("The speech server broke off.", retry_after_s=1.0)
             except UnitFailed as failed:
                 fault = failed.fault
@@ -224,6 +227,7 @@ class OmniSpeaking:
                     raise PassageLost("The speech server said it differently; the rest of this passage is lost.")
                 self._changed.set()
                 while passage.waiting > self._ahead_samples:
+                    self._paused = True
                     self._room.clear()
                     await self._room.wait()
             if passage.short:

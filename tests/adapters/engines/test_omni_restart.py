@@ -72,7 +72,7 @@ async def listen(server: Running) -> AsyncIterator[Heard]:
 
 def front(url: str, **flags: Any) -> Any:
     """A sidecar whose engine is the one at ``url``."""
-    usual = {
+    usual: dict[str, Any] = {
         "engine__kind": "omni",
         "engine__urls": [url],
         "engine__server_wait_s": 60,
@@ -132,9 +132,7 @@ async def test_killed_within_a_segment_the_same_is_heard(behind: Sidecar, whole:
     assert heard.audio == whole.audio
 
 
-async def test_killed_within_a_segment_that_cannot_be_gone_on_with_the_rest_is_spoken(
-    behind: Sidecar, whole: Heard
-) -> None:
+async def test_killed_within_a_segment_that_is_lost_the_rest_is_spoken(behind: Sidecar, whole: Heard) -> None:
     async with front(behind.url, engine__deterministic="no") as server:
         heard = await restarted(server, behind, lambda heard: len(heard.audio) > 1.0 * BYTES_PER_S)
     assert heard.errors == []
