@@ -239,7 +239,7 @@ class _Conversation:
             effects += session.unit_opened(unit, voiced.start_event())
         outcome = "cancelled" if event.cancelled else "failed" if event.fault is not None else "completed"
         effects += self._frames(unit, await voiced.finish(outcome))
-        closing, done = voiced.over()
+        closing, done = voiced.over(failed=event.fault is not None)
         if event.cancelled:
             done["cancelled"] = True
         if event.fault is not None and session.wants(unit):

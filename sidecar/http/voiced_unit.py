@@ -96,12 +96,13 @@ class VoicedUnit:
         self._encoder, self._pieces, self._words, self.unit = None, [], None, None
         return last
 
-    def over(self) -> tuple[bytes, dict[str, Any]]:
-        """The frame that must close the bracket, if any, and the event that does; after ``finish``."""
+    def over(self, *, failed: bool = False) -> tuple[bytes, dict[str, Any]]:
+        """The frame that must close the bracket, if any (none of one that failed), and the event that does; after
+        ``finish``."""
         codes, self._codes = self._codes, None
         if codes is None:
             return b"", {"type": "audio.done", "total_bytes": self.bytes_sent}
-        closing = codes.end()
+        closing = b"" if failed else codes.end()
         return closing, codes.done()
 
     def abandoned(self) -> None:
