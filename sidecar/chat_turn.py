@@ -7,13 +7,16 @@ from collections.abc import AsyncGenerator, Callable
 from contextlib import AsyncExitStack
 from dataclasses import dataclass, field
 from functools import partial
-from typing import Any
+from types import TracebackType
+from typing import Any, Protocol, Self
 
 from segmenter import ReasoningFilter
-from sidecar.core.events import ReplyAudio, ReplyEvent, SegmentEnded, SegmentStarted
+from sidecar.core.events import ReplyAudio, ReplyEvent, SegmentEnded, SegmentGrew, SegmentStarted
+from sidecar.core.playhead import Playhead
+from sidecar.core.word_times import WordTime
 from sidecar.faults import Fault, UpstreamBroken
 from sidecar.ports import ChatDelta, ChatOpened, ChatStream, ChatUsage
-from sidecar.reply import Reply, fatal
+from sidecar.reply import fatal
 
 QUEUE_EVENTS = 16
 """Events that may wait for the client; beyond it the model and the engine are held back."""
@@ -23,6 +26,27 @@ TURN_EVENTS = 4
 
 QUEUE_CHUNKS = 1
 """Chunks of audio of one choice among them: a chunk may last for seconds."""
+
+
+class SpokenReply(Protocol):
+    """A reply that is spoken while it is written: ``reply.Reply`` or ``live_reply.LiveReply``."""
+
+    async def __aenter__(self) -> Self:
+        """Begin."""
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        """Stop everything. May be called again."""
+
+    async def feed(self, text: str) -> None:
+        """The next piece of text; waits while too much is unspoken. Raises ``TooLarge``."""
+
+    def finish(self) -> None:
+        """The text is complete."""
+
+    def events(self) -> AsyncGenerator[ReplyEvent, None]:
+        """What is heard, in order."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,6 +72,19 @@ class Heard:
     choice: int
     event: ReplyEvent
 
+    @property
+    def audio(self) -> ReplyAudio | None:
+        """The event, if it is sound."""
+        return self.event if isinstance(self.event, ReplyAudio) else None
+
+
+@dataclass(frozen=True, slots=True)
+class WordsTimed:
+    """When the words of the segment that has just ended sound, and where they stand in the choice's text."""
+
+    choice: int
+    times: tuple[WordTime, ...]
+
 
 @dataclass(frozen=True, slots=True)
 class ChoiceOver:
@@ -57,19 +94,21 @@ class ChoiceOver:
     finish_reason: str
 
 
-TurnEvent = ChatOpened | Words | Passed | Heard | ChoiceOver
+TurnEvent = ChatOpened | Words | Passed | Heard | WordsTimed | ChoiceOver
 
 
 @dataclass(slots=True)
 class _Choice:
     """One choice while it is being written."""
 
-    reply: Reply
+    reply: SpokenReply
     visible: ReasoningFilter
     finish_reason: str | None = None
     samples: int = 0
-    begun: str = ""
-    heard_text: list[str] = field(default_factory=list)
+    stopped: bool = False
+    over: bool = False
+    playing: asyncio.Task[None] | None = None
+    playhead: Playhead = field(default_factory=Playhead)
     audio_room: asyncio.Semaphore = field(default_factory=partial(asyncio.Semaphore, QUEUE_CHUNKS))
 
 
@@ -79,19 +118,40 @@ class ChatTurn:
     A model that breaks off is heard to the last word that arrived, then its fault is raised.
     """
 
-    def __init__(self, stream: ChatStream, n: int, make_reply: Callable[[int], Reply], starts_in_think: bool) -> None:
+    def __init__(
+        self, stream: ChatStream, n: int, make_reply: Callable[[int], SpokenReply], starts_in_think: bool
+    ) -> None:
         self._stream = stream
         self._choices = {index: _Choice(make_reply(index), ReasoningFilter(starts_in_think)) for index in range(n)}
         self._queue: asyncio.Queue[TurnEvent | BaseException] = asyncio.Queue(QUEUE_EVENTS)
+        self._tasks: list[asyncio.Task[None]] = []
         self.usage: dict[str, Any] | None = None
 
     def samples(self, choice: int) -> int:
         """Samples of this choice that the engine has delivered; at the end of the turn all were handed out."""
         return self._choices[choice].samples
 
-    def heard_text(self, choice: int) -> str:
-        """The text of the segments whose sound the reader has begun to take: what may have been heard so far."""
-        return "".join(self._choices[choice].heard_text).strip()
+    def playhead(self, choice: int) -> Playhead:
+        """What of this choice the reader has taken, and what of that was heard."""
+        return self._choices[choice].playhead
+
+    def stop(self, choice: int) -> bool:
+        """Say no more of this choice: nothing of it is answered any more but that it is over. False if it was."""
+        chosen = self._choices[choice]
+        if chosen.over or chosen.stopped:
+            return False
+        chosen.stopped = True
+        chosen.playhead.abandoned()
+        if self._tasks:
+            self._tasks.append(asyncio.create_task(self._leave(choice, chosen)))
+        return True
+
+    async def _leave(self, index: int, choice: _Choice) -> None:
+        if choice.playing is not None:
+            choice.playing.cancel()
+            await asyncio.gather(choice.playing, return_exceptions=True)
+        await choice.reply.__aexit__(None, None, None)
+        await self._queue.put(ChoiceOver(index, "stop"))
 
     async def events(self) -> AsyncGenerator[TurnEvent, None]:
         """Everything that happens, in order; raises the fault that ended the turn early."""
@@ -99,37 +159,58 @@ class ChatTurn:
             stack.push_async_callback(self._stream.aclose)
             for choice in self._choices.values():
                 await stack.enter_async_context(choice.reply)
-            tasks = [asyncio.create_task(self._read_model())]
-            tasks += [asyncio.create_task(self._play(i, c)) for i, c in self._choices.items()]
-            stack.push_async_callback(_stop, tasks)
-            over = 0
+            self._tasks = [asyncio.create_task(self._read_model())]
+            for index, choice in self._choices.items():
+                choice.playing = asyncio.create_task(self._play(index, choice))
+                self._tasks.append(choice.playing)
+            stack.push_async_callback(_stop, self._tasks)
             broken: Fault | None = None
-            while over < len(self._choices):
+            while not all(choice.over for choice in self._choices.values()):
                 event = await self._queue.get()
                 if isinstance(event, UpstreamFaultAtEnd):
                     broken = broken or event.fault
                 elif isinstance(event, BaseException):
                     raise event
-                elif broken is None or not isinstance(event, ChoiceOver):
-                    yield event
-                    self._taken(event)
-                over += isinstance(event, ChoiceOver)
-            if broken is not None:
+                elif not self._is_late(event):
+                    if isinstance(event, ChoiceOver):
+                        self._choices[event.choice].over = True
+                    if broken is None or not isinstance(event, ChoiceOver):
+                        yield event
+                        for more in self._taken(event):
+                            yield more
+            if broken is not None and not all(choice.stopped for choice in self._choices.values()):
                 raise broken
 
-    def _taken(self, event: TurnEvent) -> None:
-        """The reader came back for more: it has dealt with this one."""
-        if not isinstance(event, Heard):
-            return
+    def _is_late(self, event: TurnEvent) -> bool:
+        """It belongs to a choice that was stopped, or is over already."""
+        if isinstance(event, ChatOpened):
+            return False
         choice = self._choices[event.choice]
-        if isinstance(event.event, SegmentStarted):
-            choice.begun = event.event.segment.text
-        elif isinstance(event.event, ReplyAudio):
-            if not event.event.is_pause:
+        return choice.over or (choice.stopped and not isinstance(event, ChoiceOver))
+
+    def _taken(self, event: TurnEvent) -> list[TurnEvent]:
+        """The reader came back for more: it has dealt with this one. What comes of that."""
+        if isinstance(event, Words):
+            self._choices[event.choice].playhead.wrote(event.text)
+        if not isinstance(event, Heard):
+            return []
+        choice, happened = self._choices[event.choice], event.event
+        if choice.stopped:
+            return []
+        if isinstance(happened, SegmentStarted):
+            segment = happened.segment
+            choice.playhead.began(segment.start, segment.end, segment.spoken, happened.ends)
+        elif isinstance(happened, SegmentGrew):
+            choice.playhead.grew(happened.spoken, happened.ends)
+        elif isinstance(happened, ReplyAudio):
+            if not happened.is_pause:
                 choice.audio_room.release()
-            if choice.begun:
-                choice.heard_text.append(choice.begun)
-                choice.begun = ""
+            choice.playhead.sent(happened.pcm, happened.text_chars)
+        elif happened.fault is not None:
+            choice.playhead.abandoned()
+        elif times := choice.playhead.ended():
+            return [WordsTimed(event.choice, tuple(times))]
+        return []
 
     async def _read_model(self) -> None:
         try:
@@ -179,7 +260,7 @@ class ChatTurn:
             await self._speak(delta.choice, choice, delta.refusal)
 
     async def _speak(self, index: int, choice: _Choice, text: str) -> None:
-        if text:
+        if text and not choice.stopped:
             await self._queue.put(Words(index, text))
             await choice.reply.feed(text)
 

@@ -5,14 +5,17 @@ from __future__ import annotations
 import logging
 import secrets
 from collections.abc import Iterable
+from dataclasses import replace
 
 from sidecar.core.dialog import SpokenTurn
-from sidecar.faults import Fault, StoreUnavailable
+from sidecar.core.playhead import Heard, HeardRecord
+from sidecar.faults import Fault, StoreUnavailable, UnknownAudio
 from sidecar.ports import Clock, Store
 
 log = logging.getLogger(__name__)
 
 KIND = "spoken-turn"
+WORDS_KIND = "spoken-words"
 
 
 def new_audio_id() -> str:
@@ -48,8 +51,31 @@ class DialogMemory:
 
     async def remember(self, tenant: str, audio_id: str, turn: SpokenTurn) -> None:
         """Keep a turn; a store that is away is logged, not raised: the reply has already been spoken."""
+        await self._keep(tenant, KIND, audio_id, turn.to_bytes())
+
+    async def keep_words(self, tenant: str, audio_id: str, record: HeardRecord) -> None:
+        """Keep when the words of a turn sound, for ``correct``; never raises for the store either."""
+        await self._keep(tenant, WORDS_KIND, audio_id, record.to_bytes())
+
+    async def correct(self, tenant: str, audio_id: str, played_ms: float | None) -> Heard:
+        """A turn that has been spoken was heard only up to ``played_ms`` (None: all of it). What that is.
+
+        Any number of times, until it expires. Raises ``UnknownAudio``, ``StoreUnavailable``.
+        """
+        turn = (await self.recall(tenant, [audio_id])).get(audio_id)
+        kept = await self._store.get(tenant, WORDS_KIND, audio_id)
+        record = HeardRecord.from_bytes(kept.value) if kept is not None else None
+        left_s = turn.expires_at - self._clock.unix_s() if turn is not None else 0.0
+        if turn is None or record is None or left_s <= 0:
+            raise UnknownAudio("The audio is unknown or has expired.", param="audio_id")
+        heard = record.heard(played_ms)
+        corrected = replace(turn, transcript=heard.text)
+        await self._store.put(tenant, KIND, audio_id, corrected.to_bytes(), ttl_s=left_s)
+        return heard
+
+    async def _keep(self, tenant: str, kind: str, audio_id: str, value: bytes) -> None:
         try:
-            await self._store.put(tenant, KIND, audio_id, turn.to_bytes(), ttl_s=self.ttl_s)
+            await self._store.put(tenant, kind, audio_id, value, ttl_s=self.ttl_s)
         except StoreUnavailable:
             log.warning("a spoken turn could not be kept: the store does not answer")
         except Fault as fault:

@@ -117,9 +117,10 @@ def resolved_messages(
     """The messages as a text-only model can read them: each reference replaced by what was said.
 
     A message's own ``content`` stays; else the record counts (it knows what was heard), else the transcript that the
-    message brings. Raises ``UnknownAudio`` where there is none of them.
+    message brings. A reply of which nothing was heard is left out. Raises ``UnknownAudio`` where there is none of them.
     """
     resolved = list(messages)
+    unheard: set[int] = set()
     for reference in references:
         message = {k: v for k, v in resolved[reference.position].items() if k != "audio" and v is not None}
         if not message.get("content"):
@@ -131,10 +132,12 @@ def resolved_messages(
                     "'content' instead.",
                     param=f"messages[{reference.position}].audio.id",
                 )
-            if words or not (message.get("tool_calls") or message.get("refusal")):
+            if words:
                 message["content"] = words
+            elif not (message.get("tool_calls") or message.get("refusal")):
+                unheard.add(reference.position)
         resolved[reference.position] = message
-    return resolved
+    return [message for position, message in enumerate(resolved) if position not in unheard]
 
 
 def dialog_seed_of(audio_id: str) -> int:

@@ -17,7 +17,7 @@ from litestar.exceptions import HTTPException
 from litestar.types import ASGIApp
 
 from sidecar.faults import BadRequest, Fault, NotFound
-from sidecar.http import batch, chat, drift, ops, passing, speech, stream, vector_sets, vectors, voices
+from sidecar.http import batch, chat, drift, heard, ops, passing, speech, stream, vector_sets, vectors, voices
 from sidecar.http.access import AccessLog
 from sidecar.http.service import Service
 from sidecar.http.wire import fault_response, openai_error
@@ -61,6 +61,7 @@ def create_app(service: Service) -> ASGIApp:
             speech.speech,
             batch.speech_batch,
             drift.dialog_drift,
+            heard.reply_heard,
             stream.speech_stream,
             ops.health,
             ops.live,

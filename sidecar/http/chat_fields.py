@@ -11,11 +11,15 @@ from sidecar.faults import BadRequest, UnsupportedFormat
 FORMATS = ("wav", "mp3", "flac", "opus", "pcm16", "aac")
 STREAM_FORMAT = "pcm16"
 MAX_CHOICES = 8
+MODES = ("segment", "live")
 
 
 @dataclass(frozen=True, slots=True)
 class AudioWish:
-    """The audio a client asked for. ``voice`` is the name it gave, ``format`` the codec's (``pcm`` for pcm16)."""
+    """The audio a client asked for. ``voice`` is the name it gave, ``format`` the codec's (``pcm`` for pcm16).
+
+    ``mode`` None: as the server is configured.
+    """
 
     voice: str
     format: str
@@ -26,6 +30,8 @@ class AudioWish:
     seed: int | None
     language: str | None
     instructions: str
+    mode: str | None = None
+    word_times: bool = False
 
 
 def wants_audio(body: Mapping[str, Any]) -> bool:
@@ -65,6 +71,8 @@ def audio_wish(body: Mapping[str, Any]) -> AudioWish:
         seed=seed,
         language=_optional_text(audio, "language", 40),
         instructions=_optional_text(audio, "instructions", 500) or "",
+        mode=_mode(audio),
+        word_times=bool(audio.get("word_times")),
     )
 
 
@@ -89,6 +97,13 @@ def _format(audio: Mapping[str, Any], stream: bool) -> str:
             param="audio.format",
         )
     return "pcm" if name == "pcm16" else name
+
+
+def _mode(audio: Mapping[str, Any]) -> str | None:
+    mode = audio.get("mode")
+    if mode is not None and mode not in MODES:
+        raise BadRequest(f"'audio.mode' must be one of {', '.join(MODES)}.", param="audio.mode")
+    return mode
 
 
 def _optional_text(audio: Mapping[str, Any], key: str, max_chars: int) -> str | None:

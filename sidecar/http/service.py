@@ -9,7 +9,7 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from typing import Any
+from typing import Any, Protocol
 
 from litestar.connection import ASGIConnection
 from litestar.di import NamedDependency
@@ -17,6 +17,8 @@ from litestar.di import NamedDependency
 from segmenter import SegmentOptions
 from sidecar.config import Config
 from sidecar.core.admission import Admission, Ticket
+from sidecar.core.feed import FeedLimits
+from sidecar.core.playhead import Heard
 from sidecar.drift_watch import DriftWatch
 from sidecar.faults import (
     ConfigError,
@@ -53,6 +55,13 @@ MAX_CARRIES = 256
 GUARDED_SAMPLES = 20 * SAMPLE_RATE_HZ
 
 
+class SpeakingReply(Protocol):
+    """A chat reply that can be interrupted."""
+
+    async def heard(self, audio_id: str, played_ms: float | None) -> Heard:
+        """Its listener stopped at ``played_ms``: it says no more, and is remembered so."""
+
+
 @dataclass
 class Service:
     """Built once by ``sidecar.wiring``; handed to every endpoint."""
@@ -77,6 +86,8 @@ class Service:
     speaking: int = 0
     own_carries: OrderedDict[tuple[str, str, str], KeptCarry] = field(default_factory=OrderedDict)
     """What dialogs of this instance left behind, by tenant, voice and dialog: for a store that lost it."""
+    replies: dict[tuple[str, str], SpeakingReply] = field(default_factory=dict)
+    """Chat replies that speak now, by tenant and audio id."""
     _guards: OrderedDict[str, Guard] = field(default_factory=OrderedDict)
     _admission: Admission = field(init=False)
     _admitted: dict[int, asyncio.Event] = field(default_factory=dict)
@@ -206,6 +217,24 @@ class Service:
         if len(self._guards) > MAX_GUARDS:
             self._guards.popitem(last=False)
         return guard
+
+    def mode_of(self, wished: str | None) -> str:
+        """``live`` where it is wished, or configured, and the engine can; else ``segment``."""
+        wished = wished or self.config.chat.mode
+        return "live" if wished == "live" and self.engine.traits.live_text else "segment"
+
+    def feed_limits(self) -> FeedLimits:
+        """How much text a live reply's engine sees, and when another generation takes over."""
+        chat = self.config.chat
+        return FeedLimits(
+            low_tokens=chat.live_low_tokens,
+            high_tokens=chat.live_high_tokens,
+            roll_tokens=chat.live_roll_tokens,
+            roll_s=chat.live_roll_s,
+            paragraph_tokens=chat.live_paragraph_tokens,
+            settle_ms=chat.live_settle_ms,
+            stall_ms=chat.live_stall_ms,
+        )
 
     def sound_rules(self) -> SoundRules:
         """How the segments of a chat reply are joined."""

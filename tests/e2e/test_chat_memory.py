@@ -195,7 +195,8 @@ async def test_an_answer_that_was_cut_off_is_remembered_as_far_as_it_was_sent(st
             while not await server.service.memory.recall("local", [audio_id]):
                 await asyncio.sleep(0.005)
         await whole(server, "plain?text=Ok.", messages=turns(by_id(audio_id)))
-        assert last_seen(server).body["messages"][1]["content"] == "Yes it is."
+        seen = [message["content"] for message in last_seen(server).body["messages"]]
+        assert seen in (["first", "Yes", "second"], ["first", "second"]), "whole words that were sent, or nothing"
 
 
 async def test_an_answer_that_broke_off_is_remembered_too(shared: Running) -> None:
