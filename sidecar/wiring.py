@@ -150,6 +150,9 @@ def _omni(config: Config, clock: Clock) -> Engine:
             max_rows=engine.max_rows,
             row_wait_ms=engine.row_wait_ms,
             server_wait_s=engine.server_wait_s,
+            # Shorter than the patience of whoever listens: another server may still be asked.
+            answer_timeout_s=engine.chunk_timeout_s / 2,
+            silent_after_s=engine.chunk_timeout_s / 3,
         )
     except ValueError as wrong:
         raise ConfigError([f"engine.urls: {wrong}"]) from None
@@ -164,7 +167,8 @@ def _codes_here(checkpoint: str, threads: int) -> CodesHere:
 
     def bracket(message: Mapping[str, Any]) -> CodecReader:
         format = CodecFormat.of(message)
-        if format.codebook_size != decoder.codebook_size:
+        # The same decoder refuses codes that it has not; of another one only the size tells.
+        if format.codebook_size != decoder.codebook_size and format.decoder_id != decoder.decoder_id:
             raise EngineFault("The speech server's codec tokens are for another decoder than engine.checkpoint's.")
         return CodecReader(format)
 

@@ -19,7 +19,7 @@ import httpx2
 
 from adapters.engines.anchors import checked_embedding
 from adapters.engines.builtin.languages import Languages, normal_code
-from adapters.engines.omni_abilities import Abilities, traits_of
+from adapters.engines.omni_abilities import traits_of
 from adapters.engines.omni_fleet import Fleet
 from adapters.engines.omni_server import Server, ServerAway
 from adapters.engines.omni_settings import CodesHere, OmniSettings
@@ -163,7 +163,9 @@ class OmniEngine:
 
         def chosen() -> bool:
             nonlocal number
-            number = self._fleet.choose(lambda one: self._servers[one].abilities.can_speak(utterance), avoid)
+            number = self._fleet.choose(
+                lambda one: self._heard(one) and self._servers[one].abilities.can_speak(utterance), avoid
+            )
             return number is not None
 
         if not await self._until(chosen, self._settings.server_wait_s) or number is None:
@@ -186,6 +188,11 @@ class OmniEngine:
         if self._ears is None or not known.codes_out:
             return None
         return self._ears if known.codec_id in ("", self._ears.codes.decoder.decoder_id) else None
+
+    def _heard(self, number: int) -> bool:
+        """True if what it sends can be made sound here."""
+        known = self._servers[number].abilities
+        return known.pcm_out or (known.sockets and self.ears(number) is not None)
 
     def failed(self, number: int, why: str) -> None:
         """See ``omni_speaking.Servers``."""
@@ -234,8 +241,12 @@ class OmniEngine:
             raise UnknownVoice(f"Unknown voice; there are: {', '.join(names)}.", param="voice")
 
     def _found_traits(self) -> EngineTraits:
+        """Raises ``EngineFault`` if nothing that the servers send can be made sound here."""
         told = self._settings.deterministic
-        found: list[Abilities] = [s.abilities for n, s in enumerate(self._servers) if self._fleet.up(n)]
+        there = [number for number in range(len(self._servers)) if self._fleet.up(number) and self._heard(number)]
+        if not there:
+            raise EngineFault("The speech servers send codec tokens only: a checkpoint is needed to decode them.")
+        found = [self._servers[number].abilities for number in there]
         return traits_of(found, self._settings.max_rows, None if told == "auto" else told == "yes")
 
     async def _keep_checking(self, number: int) -> None:
@@ -254,6 +265,9 @@ class OmniEngine:
             except ServerAway as away:
                 if was_up or not self._checked[number]:
                     _log.warning("speech server %s: %s", server.url, away)
+                fleet.failed(number, self._clock.now_ms())
+            except Exception as error:  # whatever it is: this server is looked at again later
+                _log.error("speech server %s could not be checked", server.url, exc_info=error)
                 fleet.failed(number, self._clock.now_ms())
             self._checked[number] = True
             self._tell_changed()

@@ -42,7 +42,8 @@ class Abilities:
     """One server. ``kind``: another sidecar, vLLM-Omni, or any other server with a speech endpoint.
 
     ``voices`` are lower case. ``clone_widths`` are the widths of speaker embeddings it takes. ``sockets``: it has the
-    speech WebSocket; ``cancels``: and knows ``input.cancel`` there. ``codes_out``: codec tokens, made for ``codec_id``.
+    speech WebSocket; ``cancels``: and knows ``input.cancel`` there. ``codes_out``: codec tokens, made for ``codec_id``;
+    without ``pcm_out`` nothing else.
     """
 
     kind: Literal["sidecar", "omni", "plain"] = "plain"
@@ -53,6 +54,7 @@ class Abilities:
     deterministic: bool = False
     instructions: bool = True
     codes_out: bool = False
+    pcm_out: bool = True
     codec_id: str = ""
     sockets: bool = False
     cancels: bool = False
@@ -152,6 +154,7 @@ def told_by_sidecar(told: object, voices: tuple[str, ...]) -> Abilities | None:
         deterministic=engine.get("deterministic") is True,
         instructions=engine.get("instructions") is True,
         codes_out=engine.get("codes_out") is True,
+        pcm_out=engine.get("pcm_out") is not False,
         codec_id=codec_id if isinstance(codec_id, str) and _TOKEN.fullmatch(codec_id) else "",
     )
 

@@ -11,6 +11,7 @@ from adapters.engines.omni_pcm import Passage
 from adapters.engines.omni_server import Server, ServerAway
 from adapters.engines.omni_settings import OmniSettings
 from adapters.engines.omni_sources import Ears, RestSource, SocketSource, Source, UnitFailed
+from adapters.engines.omni_words import drawn
 from sidecar.faults import BadRequest, EngineFault, EngineLost, Fault, PassageLost
 from sidecar.ports import FRAME_SAMPLES, SAMPLE_RATE_HZ, AudioChunk, Utterance
 
@@ -205,10 +206,11 @@ class OmniSpeaking:
         """The utterance from one server. A failure on the socket is asked about over REST, which tells why."""
         server, passage = self._servers.server(number), self._passage
         ways: list[Callable[[], Awaitable[Source]]] = []
-        if server.abilities.sockets:
-            ears = self._servers.ears(number)
+        abilities, ears = server.abilities, self._servers.ears(number)
+        if abilities.sockets and not (abilities.pcm_out and drawn(self._utterance)):
             ways.append(lambda: SocketSource.open(server, self._settings, self._utterance, ears))
-        ways.append(lambda: RestSource.open(server, self._settings, self._utterance))
+        if abilities.pcm_out:
+            ways.append(lambda: RestSource.open(server, self._settings, self._utterance))
         for way in ways:
             passage.begin()
             try:
@@ -217,6 +219,7 @@ class OmniSpeaking:
             except UnitFailed:
                 if passage.begun or way is ways[-1]:
                     raise
+                _log.warning("speech server %s failed on its socket; it is asked again over REST", server.url)
 
     async def _listen(self, source: Source) -> None:
         passage = self._passage

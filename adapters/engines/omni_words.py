@@ -30,6 +30,9 @@ from sidecar.ports import SAMPLE_RATE_HZ, Utterance
 PIECE_CHARS = 8_192
 """Characters of text in one message: even escaped they stay below 128 KiB."""
 
+MAX_PACKET_FRAMES = 1_000
+"""Codec frames in one packet: 80 s of sound."""
+
 CANCEL = '{"type":"input.cancel"}'
 DONE = '{"type":"input.done"}'
 
@@ -58,6 +61,8 @@ def spoken_fields(utterance: Utterance, server: Abilities, model: str | None) ->
         fields["max_new_tokens"] = max(1, utterance.max_frames)
     if utterance.first_chunk_frames:
         fields["initial_codec_chunk_frames"] = utterance.first_chunk_frames
+    if utterance.whole_text is not None:
+        fields["non_streaming_mode"] = utterance.whole_text
     return fields
 
 
@@ -92,9 +97,18 @@ def codes_probe_messages(model: str | None) -> tuple[str, ...]:
 def rest_body(utterance: Utterance, server: Abilities, model: str | None) -> bytes:
     """The body of a POST that is answered by raw samples as they are made. Raises ``UnsupportedLanguage``."""
     fields = {"input": _valid(utterance.text), **spoken_fields(utterance, server, model), "stream_format": "audio"}
+    if draws := drawn(utterance):
+        fields["extra_params"] = draws
     if server.kind == "plain":
         fields.setdefault("voice", DEFAULT_VOICE)
     return json.dumps(fields).encode()
+
+
+def drawn(utterance: Utterance) -> dict[str, float]:
+    """How to draw, as far as it is said; the WebSocket has no member for it."""
+    draws = utterance.draws
+    told = {} if draws is None else {"temperature": draws.temperature, "top_p": draws.top_p, "top_k": draws.top_k}
+    return {name: value for name, value in told.items() if value is not None}
 
 
 def _int64(seed: int) -> int:
@@ -185,6 +199,9 @@ class UnitReader:
                 self._done(message)
             case "error":
                 self._failed = True
+                if not (self._units or self._in_sound or self._codes is not None):
+                    # Refused, or never begun. What comes next might be spoken as the utterance before was asked for.
+                    return [Ended(True)]
             case "session.done":
                 self.sticky = "utterance_index" in message
                 return [Ended(self._failed or self._units == 0)]
@@ -194,6 +211,8 @@ class UnitReader:
         """One binary frame."""
         if self._codes is not None:
             packet = self._codes.packet(data)
+            if len(packet.codes) > MAX_PACKET_FRAMES:
+                raise EngineFault(f"The speech server sent more than {MAX_PACKET_FRAMES} codec frames at once.")
             fresh, self._fresh = self._fresh or packet.resets, False
             if not len(packet.codes):
                 self._fresh = fresh

@@ -120,6 +120,7 @@ def _engine(service: Service) -> dict[str, Any]:
         "instructions": traits.instructions,
         "deterministic": traits.deterministic,
         "codes_out": traits.codes_out,
+        "pcm_out": traits.pcm_out,
         "codec_id": traits.codec_id,
     }
 

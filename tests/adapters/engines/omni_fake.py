@@ -143,6 +143,9 @@ class FakeOmni:
             if way == "die_before":
                 scope["state"][TRANSPORT].abort()
                 return False
+            if way == "refuse":  # an invalid configuration: the old one stays, and is spoken with
+                await _event(send, {"type": "error", "message": "Invalid session.config"})
+                fields = fields | {"seed": 99}
             if way == "hang":
                 await asyncio.sleep(3_600)
             await _event(send, {"type": "news.from.the.future", "of": [1, 2]})

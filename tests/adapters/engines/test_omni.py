@@ -195,7 +195,7 @@ async def test_the_key_goes_with_every_request() -> None:
 
 
 # ---------------------------------------------------------------- failures
-BEFORE: list[Way] = ["die_before", "hang", "fail_before"]
+BEFORE: list[Way] = ["die_before", "hang", "fail_before", "refuse"]
 
 
 @pytest.mark.parametrize("way", BEFORE)

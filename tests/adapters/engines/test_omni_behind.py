@@ -12,8 +12,8 @@ import numpy as np
 import pytest
 
 from adapters.engines.omni import OmniEngine
-from sidecar.faults import ConfigError, Fault
-from sidecar.ports import Engine, Utterance
+from sidecar.faults import ConfigError, EngineFault, Fault
+from sidecar.ports import FRAME_SAMPLES, Engine, Utterance
 from sidecar.wiring import build, chosen_engine
 from tests.adapters.engines.qwen3_tts import tiny
 from tests.e2e.conftest import Running, config_with, running
@@ -89,7 +89,7 @@ async def test_a_voice_by_its_vector() -> None:
         assert np.abs(first - direct).max() <= 1 / 32_000
 
 
-async def test_codec_tokens_are_decoded_here(tmp_path: Path) -> None:
+async def test_codec_tokens_are_decoded_here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     checkpoint = str(tiny.write(tmp_path / "custom", kind="custom_voice"))
     flags: dict[str, Any] = {"engine__kind": "qwen3_tts", "engine__checkpoint": checkpoint}
     asked = Utterance("Hello there, dear listener.", "vivian", seed=5, language="en", max_frames=20)
@@ -98,9 +98,26 @@ async def test_codec_tokens_are_decoded_here(tmp_path: Path) -> None:
             samples = await spoken(engine, asked)
             assert engine.ears(0) is None
         async with driving(behind, engine__checkpoint=checkpoint) as engine:
-            assert engine.ears(0) is not None
+            ears = engine.ears(0)
+            assert ears is not None
+            decodes: list[int] = []
+            decode = ears.codes.decoder.decode
+
+            def counted(state: Any, codes: np.ndarray) -> np.ndarray:
+                decodes.append(len(codes))
+                return decode(state, codes)
+
+            monkeypatch.setattr(ears.codes.decoder, "decode", counted)
             decoded = await spoken(engine, asked)
+            assert sum(decodes) * FRAME_SAMPLES == len(decoded)
             together = await asyncio.gather(*(spoken(engine, asked) for _ in range(4)))
+    async with running(**flags, engine__max_positions=512, engine__decoder_device="none") as talker:
+        async with driving(talker, engine__checkpoint=checkpoint) as engine:
+            apart = await spoken(engine, asked)
+        with pytest.raises(EngineFault, match="checkpoint"):
+            async with driving(talker):
+                pass
+    assert np.abs(apart - decoded).max() <= 1e-5
     assert decoded.shape == samples.shape
     assert np.abs(decoded - samples).max() <= 1 / 32_000
     assert all(np.abs(one - decoded).max() <= 1e-5 for one in together)

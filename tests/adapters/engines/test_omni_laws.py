@@ -34,7 +34,7 @@ from adapters.engines.omni_words import (
     spoken_fields,
 )
 from sidecar.faults import EngineFault, Fault, UnsupportedLanguage
-from sidecar.ports import Utterance
+from sidecar.ports import Draws, Utterance
 from voices.anchor import SpeakerAnchor
 
 ASKED = Utterance("Hello there.", "anna", seed=7, language="en")
@@ -92,9 +92,7 @@ def test_any_number_of_breaks_gives_the_same_sound(length: int, breaks: list[tup
 
 
 @given(st.integers(1, 60_000), st.integers(0, 60_000), sizes, st.floats(0, 1e-4))
-def test_rounding_is_no_other_sound_but_another_sound_is(
-    before: int, shift: int, some: list[int], noise: float
-) -> None:
+def test_rounding_is_no_other_sound_but_another_is(before: int, shift: int, some: list[int], noise: float) -> None:
     for other, same in ((SOUND + np.float32(noise), True), (np.roll(SOUND, shift + 100), False)):
         passage = Passage()
         passage.begin()
@@ -127,10 +125,9 @@ def test_a_server_that_says_less_than_the_one_before_is_short() -> None:
     passage.begin()
     assert not passage.begun
     passage.put(SOUND[:4_000])
-    assert passage.short
-    assert passage.begun
+    assert (passage.short, passage.begun) == (True, True)
     passage.put(SOUND[4_000:5_000])
-    assert not passage.short
+    assert (passage.short, passage.begun) == (False, True)
 
 
 # ---------------------------------------------------------------- servers
@@ -145,10 +142,10 @@ def test_the_least_busy_is_chosen_then_the_one_that_waits_longest() -> None:
         servers.well(number, 0)
     order = []
     for _ in range(7):
-        number = servers.choose(lambda _: True)
-        assert number is not None
-        servers.begun(number)
-        order.append(number)
+        chosen = servers.choose(lambda _: True)
+        assert chosen is not None
+        servers.begun(chosen)
+        order.append(chosen)
     assert order == [0, 1, 2, 0, 1, 2, 0]
     servers.over(2)
     servers.over(2)
@@ -217,6 +214,16 @@ def test_what_a_server_is_told() -> None:
     assert "voice" not in json.loads(rest_body(replace(ASKED, voice="default"), Abilities("omni"), None))
 
 
+def test_how_to_draw_goes_over_rest_and_the_layout_over_both() -> None:
+    asked = replace(ASKED, draws=Draws(temperature=0.5, top_k=20), whole_text=False)
+    body = json.loads(rest_body(asked, Abilities("omni"), None))
+    assert body["extra_params"] == {"temperature": 0.5, "top_k": 20}
+    assert body["non_streaming_mode"] is False
+    config = config_of(asked, Abilities("omni"))
+    assert config["non_streaming_mode"] is False
+    assert "extra_params" not in config
+
+
 @given(st.integers(-(1 << 70), 1 << 70))
 def test_a_seed_fits_into_64_bits_and_stays_what_it_is_where_it_does(seed: int) -> None:
     told = spoken_fields(replace(ASKED, seed=seed), Abilities(), None)["seed"]
@@ -270,7 +277,7 @@ def test_units_are_read_one_after_another() -> None:
     "frames",
     [
         [DONE],
-        [{"type": "error", "message": "no"}, DONE],
+        [{"type": "error", "message": "no"}],
         [START, {"type": "error"}, {"type": "audio.done", "error": True, "total_bytes": 0}, DONE],
         [START, b"ab", {"type": "audio.done", "error": False, "cancelled": True, "total_bytes": 9}, DONE],
     ],
