@@ -14,7 +14,7 @@ import functools
 import importlib
 import platform
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal, Protocol, cast
 
@@ -191,7 +191,16 @@ class Place:
         if ours is not None and all(ours.takes(one) for one in weights):
             product: Linear = ours.KernelLinear(weights, bias)
             return product
-        stacked: Any = torch.cat(weights) if len(weights) > 1 else weights[0]
         if self.precision == "int8":
-            return Int8Linear(stacked, bias)
-        return DenseLinear(self.put(stacked), None if bias is None else self.put(bias))
+            return Int8Linear(torch.cat(weights) if len(weights) > 1 else weights[0], bias)
+        return DenseLinear(self._stacked(weights), None if bias is None else self.put(bias))
+
+    def _stacked(self, weights: Sequence[torch.Tensor]) -> torch.Tensor:
+        """Converted and stacked in one go: fresh memory is what loading costs most, so none is used in between."""
+        if len(weights) == 1:
+            return self.put(weights[0])
+        outputs = [len(one) for one in weights]
+        stacked = torch.empty(sum(outputs), weights[0].shape[1], dtype=self.dtype, device=self.device)
+        for part, one in zip(stacked.split(outputs), weights, strict=True):
+            part.copy_(one)
+        return stacked
