@@ -11,7 +11,7 @@ import click
 
 from sidecar.config import CONFIG_VARIABLE, Config, load
 
-ENGINES = ("auto", "builtin", "qwen3_tts", "tone")
+ENGINES = ("auto", "builtin", "omni", "qwen3_tts", "tone")
 
 
 def configured(file: str | None, flags: Mapping[str, object | None], environ: Mapping[str, str] = os.environ) -> Config:

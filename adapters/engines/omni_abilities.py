@@ -59,12 +59,22 @@ class Abilities:
     sockets: bool = False
     cancels: bool = False
 
+    @property
+    def takes_default(self) -> bool:
+        """False for a server that speaks with vectors and stored voices only."""
+        return self.kind == "plain" or "CustomVoice" in self.tasks or "VoiceDesign" in self.tasks
+
+    @property
+    def designs(self) -> bool:
+        """True for a server whose voices are made of instructions only."""
+        return self.kind != "plain" and "VoiceDesign" in self.tasks and "CustomVoice" not in self.tasks
+
     def can_speak(self, utterance: Utterance) -> bool:
         """True if it has the voice and the language of an utterance."""
         if utterance.anchor is not None:
             fits = utterance.anchor.width in self.clone_widths
         else:
-            fits = utterance.voice in self.voices or utterance.voice == DEFAULT_VOICE
+            fits = utterance.voice in self.voices or (utterance.voice == DEFAULT_VOICE and self.takes_default)
         return fits and (utterance.language is None or utterance.language in self.languages or self.kind == "plain")
 
     def language_name(self, language: str | None) -> str | None:
@@ -90,6 +100,15 @@ class Abilities:
 def voice_names(listing: object) -> tuple[str, ...]:
     """The names in ``GET /v1/audio/voices``, lower case, sorted, without ``default``; those of objects too."""
     found = listing.get("voices", listing.get("data")) if isinstance(listing, Mapping) else listing
+    return _names(found)
+
+
+def stored_names(listing: object) -> tuple[str, ...]:
+    """The names of the voices there that users have stored."""
+    return _names(listing.get("uploaded_voices") if isinstance(listing, Mapping) else None)
+
+
+def _names(found: object) -> tuple[str, ...]:
     if not isinstance(found, list):
         return ()
     names = set()
@@ -137,19 +156,25 @@ def refuses_task(status: int, answer: object) -> bool:
     return "task_type" in str(error.get("message")) or error.get("param") == "task_type"
 
 
-def told_by_sidecar(told: object, voices: tuple[str, ...]) -> Abilities | None:
-    """The abilities that a sidecar tells of its engine in ``GET /v1/audio/models``; None if it tells none."""
+def told_by_sidecar(told: object, voices: tuple[str, ...], stored: tuple[str, ...] = ()) -> Abilities | None:
+    """The abilities that a sidecar tells of its engine in ``GET /v1/audio/models``; None if it tells none.
+
+    ``voices`` are all that it lists, ``stored`` those of its users.
+    """
     engine = told.get("engine") if isinstance(told, Mapping) else None
     if not isinstance(engine, Mapping):
         return None
     languages = tuple(code for code in _strings(engine.get("languages")) if _ISO.fullmatch(code))
     widths = engine.get("clone_widths")
     codec_id = engine.get("codec_id")
+    tasks = tuple(task for task in _strings(engine.get("tasks")) if task in TASKS) or ("CustomVoice",)
+    if tasks == ("Base",):  # its list has aliases too, that mean nobody
+        voices = tuple(sorted({*stored, *_names(engine.get("voices"))}))
     return Abilities(
         kind="sidecar",
         voices=voices,
         languages=languages or tuple(LANGUAGES),
-        tasks=tuple(task for task in _strings(engine.get("tasks")) if task in TASKS) or ("CustomVoice",),
+        tasks=tasks,
         clone_widths=tuple(sorted({w for w in widths if _is_width(w)})) if isinstance(widths, list) else (),
         deterministic=engine.get("deterministic") is True,
         instructions=engine.get("instructions") is True,
@@ -174,7 +199,9 @@ def traits_of(servers: list[Abilities], max_rows: int, deterministic: bool | Non
     ``deterministic`` None: if every server says so of itself.
     """
     languages = tuple(sorted({code for one in servers for code in one.languages}))
-    voices = [EngineVoice(DEFAULT_VOICE, languages, "the speech server's own choice")]
+    voices = []
+    if any(one.takes_default for one in servers):
+        voices.append(EngineVoice(DEFAULT_VOICE, languages, "the speech server's own choice"))
     for name in sorted({name for one in servers for name in one.voices}):
         spoken = {code for one in servers if name in one.voices for code in one.languages}
         voices.append(EngineVoice(name, tuple(sorted(spoken))))
@@ -182,7 +209,7 @@ def traits_of(servers: list[Abilities], max_rows: int, deterministic: bool | Non
     return EngineTraits(
         name="omni",
         voices=tuple(voices),
-        default_voice=DEFAULT_VOICE,
+        default_voice=voices[0].name if voices else "",
         languages=languages,
         max_rows=max_rows,
         deterministic=all(one.deterministic for one in servers) if deterministic is None else deterministic,

@@ -21,6 +21,7 @@ from adapters.engines.omni_abilities import (
     listed_widths,
     model_ids,
     refuses_task,
+    stored_names,
     told_by_sidecar,
     voice_names,
     widths_named,
@@ -71,7 +72,7 @@ class Server:
         if status in (401, 403):
             raise ServerAway("it does not accept the key")
         voices = voice_names(listing) or tuple(sorted({name.lower() for name in self._settings.voices}))
-        known = told_by_sidecar(told, voices)
+        known = told_by_sidecar(told, voices, stored_names(listing))
         if known is None:
             kind = Abilities(kind="omni" if is_omni(listing) else "plain", voices=voices)
             known = await self._probe_tasks(kind, listing) if kind.kind == "omni" else kind
@@ -92,7 +93,10 @@ class Server:
         _, models = await self._get("/v1/models")
         widths = listed_widths(listing) or widths_named(model_ids(models))
         return dataclasses.replace(
-            known, tasks=tuple(tasks) or ("CustomVoice",), clone_widths=widths if "Base" in tasks else ()
+            known,
+            voices=stored_names(listing) if tasks == ["Base"] else known.voices,
+            tasks=tuple(tasks) or ("CustomVoice",),
+            clone_widths=widths if "Base" in tasks else (),
         )
 
     async def _probe_socket(self) -> tuple[bool, bool]:

@@ -30,6 +30,9 @@ from sidecar.ports import SAMPLE_RATE_HZ, Utterance
 PIECE_CHARS = 8_192
 """Characters of text in one message: even escaped they stay below 128 KiB."""
 
+SOME_VOICE = "A calm, clear voice."
+"""What a server is told that makes voices of instructions, where none are given: it speaks with nothing else."""
+
 MAX_PACKET_FRAMES = 1_000
 """Codec frames in one packet: 80 s of sound."""
 
@@ -50,6 +53,8 @@ def spoken_fields(utterance: Utterance, server: Abilities, model: str | None) ->
     if anchor is not None:
         # A named voice beside a vector would win over it.
         fields |= {"task_type": "Base", "x_vector_only_mode": True, "speaker_embedding": anchor.embedding.tolist()}
+    elif server.designs:
+        fields |= {"task_type": "VoiceDesign", "instructions": SOME_VOICE}
     elif utterance.voice != DEFAULT_VOICE:
         fields["voice"] = utterance.voice
     if (language := server.language_name(utterance.language)) is not None:

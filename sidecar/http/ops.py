@@ -114,6 +114,7 @@ def _engine(service: Service) -> dict[str, Any]:
     traits = service.engine.traits
     return {
         "name": traits.name,
+        "voices": [voice.name for voice in traits.voices],
         "tasks": traits.tasks,
         "languages": traits.languages,
         "clone_widths": traits.clone_widths,

@@ -156,6 +156,28 @@ async def test_what_a_checkpoint_can_is_found_out() -> None:
             await engine.encode_voice(np.ones(24_000, np.float32), None)
 
 
+async def test_a_server_of_clones_has_no_voice_of_its_own() -> None:
+    stored = [{"name": "anna", "embedding_dim": None}]
+    fake = FakeOmni(tasks=("Base",), listed={"voices": ["default", "anna", "alloy"], "uploaded_voices": stored})
+    async with driving(fake) as engine:
+        assert [voice.name for voice in engine.traits.voices] == ["anna"]
+        assert engine.traits.default_voice == "anna"
+        await spoken(engine, replace(ASKED, voice="anna"))
+        assert "task_type" not in fake.asked[-1]
+        with pytest.raises(UnknownVoice):
+            await engine.open(replace(ASKED, voice="default"))
+
+
+async def test_a_server_that_designs_voices_is_always_told_of_one() -> None:
+    fake = FakeOmni(tasks=("VoiceDesign",), listed={"voices": ["default"], "uploaded_voices": []})
+    async with driving(fake) as engine:
+        assert engine.traits.default_voice == "default"
+        for told in ("", "An old man."):
+            await spoken(engine, replace(ASKED, voice="default", instructions=told))
+            assert fake.asked[-1]["task_type"] == "VoiceDesign"
+            assert fake.asked[-1]["instructions"] == (told or "A calm, clear voice.")
+
+
 async def test_what_no_server_can_is_refused_here() -> None:
     async with driving(FakeOmni()) as engine:
         with pytest.raises(UnknownVoice, match="serena"):

@@ -16,6 +16,7 @@ from adapters.engines.omni_abilities import (
     listed_widths,
     model_ids,
     refuses_task,
+    stored_names,
     told_by_sidecar,
     traits_of,
     voice_names,
@@ -345,6 +346,7 @@ def test_no_answer_upsets_the_probe(answer: Any) -> None:
     told = told_by_sidecar({"engine": dict.fromkeys(members, answer)}, ("anna",))
     assert told is not None
     assert traits_of([told], 4, None).default_voice == "default"
+    stored_names(answer)
 
 
 def test_voices_come_as_names_or_objects() -> None:
