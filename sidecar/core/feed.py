@@ -16,6 +16,7 @@ _WORD_END = re.compile(rf"[\s{_CJK}、。，！？；：](?![\u3099\u309a\ufe00-
 """After which character a text may be cut: a blank, or one of a script without blanks."""
 
 _SENTENCE_END = re.compile(r"(?:[.!?…]+[\"'”’»)\]]*\s+|[。！？]+[」』”]*|\n+)")
+_TWO_WORDS = re.compile(r"\S\s+\S")
 _LOOK_AHEAD = 1_024
 """Characters that are looked at: more than ever fit into the band, so that a long text costs no more a step."""
 
@@ -166,7 +167,10 @@ class Feed:
         if self._must_end(now_ms):
             return self._finish()
         room = self._limits.high_tokens - self.ahead_tokens
-        if self.ahead_tokens > self._limits.low_tokens or room <= 0:
+        if not _TWO_WORDS.search(self._given, self._read_chars):
+            # An engine begins a word when it sees its end; where no blanks are written that may take a while.
+            room = self._limits.high_tokens
+        elif self.ahead_tokens > self._limits.low_tokens or room <= 0:
             return None
         piece = self._whole_words(room, now_ms)
         if not piece:

@@ -64,11 +64,12 @@ async def test_generations_join_without_a_step(shared: Running) -> None:
 
 
 async def test_an_engine_that_cannot_speaks_segments(start: Any) -> None:
-    async with start(upstream=True, engine__kind="builtin") as server:
-        async with sse(server, body_of("short", stream=True, **live())) as response:
-            assert response.headers["x-sidecar-mode"] == "segment"
-            async for _ in lines_of(response):
-                pass
+    async with (
+        start(upstream=True, engine__kind="builtin") as server,
+        sse(server, body_of("short", stream=True, **live())) as response,
+    ):
+        assert response.headers["x-sidecar-mode"] == "segment"
+        assert [chunk async for chunk in lines_of(response)]
 
 
 async def test_the_server_can_be_live_by_default(start: Any) -> None:
