@@ -12,12 +12,24 @@ from typing import Any, Literal
 
 import numpy as np
 
+from sidecar.codec_wire import CODEBOOKS, CodecWriter, start_event
 from sidecar.config import ServerConfig
 from sidecar.http.wire import TRANSPORT
 from sidecar.server import BackgroundServer
 
 Way = Literal[
-    "speak", "refuse", "die_before", "die_mid", "fail_before", "fail_mid", "short", "odd", "hang", "hang_mid", "rate"
+    "speak",
+    "refuse",
+    "die_before",
+    "die_mid",
+    "fail_before",
+    "fail_mid",
+    "short",
+    "odd",
+    "hang",
+    "hang_mid",
+    "rate",
+    "skip",
 ]
 
 FRAME = 1_920
@@ -29,6 +41,11 @@ def voiced(text: str, seed: int, frames: int = FRAMES) -> bytes:
     digest = hashlib.blake2b(f"{seed} {text}".encode(), digest_size=8).digest()
     samples = np.random.default_rng(int.from_bytes(digest, "little")).integers(-9_000, 9_000, frames * FRAME)
     return samples.astype("<i2").tobytes()
+
+
+def coded(seed: int, frames: int) -> np.ndarray:
+    """The codec frames of a text."""
+    return np.random.default_rng(seed).integers(0, 2_048, (frames, CODEBOOKS)).astype(np.int16)
 
 
 @dataclass
@@ -44,6 +61,7 @@ class FakeOmni:
     key: str | None = None
     healthy: bool = True
     drift: int = 0
+    codes: bool = False
     ways: list[Way] = field(default_factory=list)
     rest_ways: list[tuple[int, dict[str, Any]]] = field(default_factory=list)
     asked: list[dict[str, Any]] = field(default_factory=list)
@@ -157,7 +175,25 @@ class FakeOmni:
             await send({"type": "websocket.close", "code": 1000})
         return self.generation != "A"
 
+    async def _codes(self, send: Any, fields: dict[str, Any], place: dict[str, Any], way: Way) -> bool:
+        """The unit as codec tokens, one packet a frame."""
+        if not self.codes:
+            await _event(send, {"type": "error", "message": "codec_tokens is not supported by this model"})
+            return True
+        writer, frames = CodecWriter(), min(FRAMES, fields.get("max_new_tokens", FRAMES))
+        await _event(send, {**start_event(decoder_id="theirs"), **place, "sentence_text": fields["input"]})
+        for number in range(frames):
+            if way == "skip" and number == 3:
+                writer.frames(coded(fields["seed"], 1))
+            data = writer.frames(coded(fields.get("seed", 0), frames)[number : number + 1])
+            await send({"type": "websocket.send", "bytes": data})
+        await send({"type": "websocket.send", "bytes": writer.end()})
+        await _event(send, {**writer.done(), **place})
+        return True
+
     async def _unit(self, scope: Any, send: Any, fields: dict[str, Any], place: dict[str, Any], way: Way) -> bool:
+        if fields.get("output_mode") == "codec_tokens" and self.generation == "E":
+            return await self._codes(send, fields, place, way)
         start: dict[str, Any] = {"type": "audio.start", **place, "sentence_text": fields["input"], "format": "pcm"}
         if self.generation != "A":
             start["sample_rate"] = 44_100 if way == "rate" else 24_000

@@ -12,8 +12,9 @@ from typing import Any
 import numpy as np
 import pytest
 
-from adapters.engines.omni import OmniEngine, OmniSettings
+from adapters.engines.omni import CodesHere, OmniEngine, OmniSettings
 from sidecar.clock import SystemClock
+from sidecar.codec_wire import CodecFormat, CodecReader
 from sidecar.faults import (
     BadRequest,
     EngineFault,
@@ -25,7 +26,7 @@ from sidecar.faults import (
     UnsupportedLanguage,
 )
 from sidecar.ports import Speaking, Utterance
-from tests.adapters.engines.omni_fake import FRAME, FRAMES, FakeOmni, Way, serving, voiced
+from tests.adapters.engines.omni_fake import FRAME, FRAMES, FakeOmni, Way, coded, serving, voiced
 from voices.anchor import SpeakerAnchor
 
 ASKED = Utterance("The table is booked.", "vivian", seed=7, language="en")
@@ -306,6 +307,48 @@ async def test_half_a_sample_at_the_end_is_a_fault() -> None:
     async with driving(FakeOmni(sockets=False, ways=["odd"])) as engine:
         with pytest.raises(EngineFault):
             await spoken(engine)
+
+
+# ---------------------------------------------------------------- codec tokens
+class Beeps:
+    """Decodes each frame to one level, with the frames before as state."""
+
+    decoder_id = "ours"
+
+    def new_state(self) -> list[int]:
+        return [0]
+
+    def decode(self, state: list[int], codes: np.ndarray) -> np.ndarray:
+        levels = [(int(row[0]) + number + state[0]) / 4_096 for number, row in enumerate(codes)]
+        state[0] += len(codes)
+        return np.repeat(np.array(levels, np.float32), FRAME)
+
+
+HERE = CodesHere(Beeps(), lambda message: CodecReader(CodecFormat.of(message)))
+
+
+@pytest.mark.parametrize(("generation", "codes"), [("E", True), ("E", False), ("C", False)])
+async def test_codec_tokens_are_taken_from_a_server_that_has_them(generation: Any, codes: bool) -> None:
+    fake = FakeOmni(generation, codes=codes)
+    async with driving(fake, codes=HERE) as engine:
+        assert engine.server(0).abilities.codes_out == codes
+        samples = await samples_of(await engine.open(ASKED))
+        assert fake.posts == []
+        assert ("output_mode" in fake.asked[-1]) == codes
+        if codes:
+            decoder = Beeps()
+            assert np.array_equal(samples, decoder.decode(decoder.new_state(), coded(7, FRAMES)))
+        else:
+            assert len(samples) == FRAMES * FRAME
+
+
+async def test_a_codec_packet_that_is_missing_is_a_fault() -> None:
+    fake = FakeOmni("E", codes=True)
+    async with driving(fake, codes=HERE) as engine:
+        fake.ways = ["skip"]
+        with pytest.raises(EngineFault):
+            await samples_of(await engine.open(ASKED))
+        assert len(await samples_of(await engine.open(ASKED))) == FRAMES * FRAME
 
 
 # ---------------------------------------------------------------- health
