@@ -12,6 +12,7 @@ from array import array
 from bisect import bisect_left
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import accumulate
 
 import numpy as np
 from numpy.typing import NDArray
@@ -26,11 +27,18 @@ MAX_FRAMES = 60_000
 SILENT_BELOW_DB = 38.0
 """Under the loudest frames: silence."""
 
-PAUSE_FRAMES = 6
-"""120 ms: a shorter gap may lie within a word (a stop consonant)."""
+PAUSE_FRAMES = 5
+"""100 ms: a shorter gap may lie within a word (a stop consonant)."""
 
-TIE_WITHIN = 0.18
-"""A pause and a mark are tied if they lie no farther apart than this share of the words."""
+_NEAR = 5
+_LOOK_BACK = 4
+"""Ties that are tried: of a mark with so many pauses on each side of it, after one of so many marks before it."""
+
+_MAX_MARKS = 1_000
+"""Of more marks only the ends of sentences are looked at."""
+
+_MOST = 4.0
+"""What the longest pause says, the shortest being 1: beyond it a pause is no surer sign of a mark."""
 
 _WIDE = r"[\u3040-\u30ff\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff\U00020000-\U0003134f]"
 _WORD = re.compile(
@@ -38,19 +46,26 @@ _WORD = re.compile(
     rf"|(?:(?!{_WIDE})[^\W_]|['’.,:/%€$£-](?=(?!{_WIDE})[^\W_]))+"
 )
 _PAUSE_MARK = re.compile(r"[.,;:!?…—–)\]\n。、，；：！？」』”]")
+_SENTENCE_MARK = re.compile(r"[.!?…\n。！？]")
+_SENTENCE = 3.0
 _IDEOGRAPH = 3.2
 _DIGIT = 3.0
-_PER_WORD = 1.0
+_PER_WORD = 0.3
+_LAST = 2.5
+"""In letters: what each word takes beside its own, and what one before a pause does (it is drawn out)."""
 
 
 @dataclass(frozen=True, slots=True)
 class Word:
-    """A word at ``start..end`` of its text; ``weight``: how long it takes, in letters; ``mark``: a pause may follow."""
+    """A word at ``start..end`` of its text; ``weight``: how long it takes, in letters.
+
+    ``mark``: how surely a pause follows (0: no mark, 1: a comma or the like, 3: the end of a sentence).
+    """
 
     start: int
     end: int
     weight: float
-    mark: bool
+    mark: float
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,7 +85,9 @@ def words_of(text: str) -> list[Word]:
     matches = list(_WORD.finditer(text))
     for at, match in enumerate(matches):
         after = text[match.end() : matches[at + 1].start() if at + 1 < len(matches) else len(text)]
-        found.append(Word(match.start(), match.end(), _weight(match[0]), bool(_PAUSE_MARK.search(after))))
+        mark = _SENTENCE if _SENTENCE_MARK.search(after) else float(bool(_PAUSE_MARK.search(after)))
+        drawn_out = _LAST if mark or at + 1 == len(matches) else 0.0
+        found.append(Word(match.start(), match.end(), _weight(match[0]) + drawn_out, mark))
     return found
 
 
@@ -155,25 +172,90 @@ def _knots(
     """Shares of the text and of the speech that belong together: both ends, and pauses tied to marks."""
     total = float(spoken[-1])
     first, last = int(np.argmax(active)), len(active) - int(np.argmax(active[::-1]))
+    marks = [_Point(float(share) * total, word.mark) for word, share in zip(words, shares, strict=True) if word.mark]
+    marks = [mark for mark in marks if mark.at < total]
+    if len(marks) > _MAX_MARKS:
+        marks = [mark for mark in marks if mark.weight >= _SENTENCE][:_MAX_MARKS]
     pauses = [
-        (end - start, float(spoken[first + start] / total))
+        _Point(float(spoken[first + start]), (end - start) / PAUSE_FRAMES)
         for start, end in _runs(~active[first:last])
         if end - start >= PAUSE_FRAMES
     ]
-    marks = [float(share) for word, share in zip(words[:-1], shares[:-1], strict=True) if word.mark]
-    text_at, sound_at = [0.0, 1.0], [0.0, 1.0]
-    # The longest pauses say most; each must keep the order with those tied before it.
-    for _, where in sorted(pauses, reverse=True):
-        at = bisect_left(sound_at, where)
-        if at in (0, len(sound_at)):
-            continue
-        low, high = (text_at[at - 1], sound_at[at - 1]), (text_at[at], sound_at[at])
-        expected = float(np.interp(where, [low[1], high[1]], [low[0], high[0]]))
-        near = [mark for mark in marks if low[0] < mark < high[0] and abs(mark - expected) <= TIE_WITHIN]
-        if near and low[1] < where < high[1]:
-            text_at.insert(at, min(near, key=lambda mark: abs(mark - expected)))
-            sound_at.insert(at, where)
-    return text_at, sound_at
+    tied = _tied(marks, pauses, total)
+    return (
+        [0.0, *(marks[mark].at / total for mark, _ in tied), 1.0],
+        [0.0, *(pauses[pause].at / total for _, pause in tied), 1.0],
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class _Point:
+    """A mark or a pause: where it is (frames of speech before it) and how much it says."""
+
+    at: float
+    weight: float
+
+
+class _Ways:
+    """Ways through marks and pauses, built from one tie to the next; each ends with a tie and knows the way before.
+
+    Between two ties the speech may be longer or shorter than the text says, at a price that grows with the square of
+    the difference; a mark or a pause that is left out costs what it says.
+    """
+
+    def __init__(self, marks: Sequence[_Point], pauses: Sequence[_Point]) -> None:
+        self._marks, self._pauses = marks, pauses
+        self._mark_costs = [0.0, *accumulate(mark.weight for mark in marks)]
+        self._pause_costs = [0.0, *accumulate(min(pause.weight, _MOST) for pause in pauses)]
+        self._ways: list[tuple[float, int, int, int]] = [(0.0, -1, -1, -1)]  # cost, mark, pause, the way before
+        self._by_mark: list[list[int]] = []
+
+    def tie(self, mark: int, text: float, pauses: Sequence[tuple[int, float]]) -> None:
+        """The cheapest way to each tie of a mark, at ``text`` frames, with one of these pauses, each with its place."""
+        before = [0, *(way for ways in self._by_mark[-_LOOK_BACK:] for way in ways)]
+        # Of marks farther back only the cheapest: enough to get past many that nobody pauses at.
+        before += [min(ways, key=self._cost) for ways in self._by_mark[-4 * _LOOK_BACK : -_LOOK_BACK]]
+        found = []
+        for pause, sound in pauses:
+            ways = [
+                (self._cost_after(way, mark, text, pause, sound), way) for way in before if self._ways[way][2] < pause
+            ]
+            cost, way = min(ways)
+            found.append(len(self._ways))
+            self._ways.append((cost, mark, pause, way))
+        if found:
+            self._by_mark.append(found)
+
+    def ties(self) -> list[tuple[int, int]]:
+        """Marks and pauses of the way that was found last, in order."""
+        at, ties = len(self._ways) - 1, []
+        while at > 0:
+            _, mark, pause, at = self._ways[at]
+            ties.append((mark, pause))
+        return ties[::-1]
+
+    def _cost(self, way: int) -> float:
+        return self._ways[way][0]
+
+    def _cost_after(self, way: int, mark: int, text: float, pause: int, sound: float) -> float:
+        cost, mark_before, pause_before, _ = self._ways[way]
+        text -= self._marks[mark_before].at if mark_before >= 0 else 0.0
+        sound -= self._pauses[pause_before].at if pause_before >= 0 else 0.0
+        cost += (text - sound) ** 2 / (2.0 * (text + sound + 10.0))
+        cost += self._mark_costs[mark] - self._mark_costs[mark_before + 1]
+        return cost + self._pause_costs[pause] - self._pause_costs[pause_before + 1]
+
+
+def _tied(marks: Sequence[_Point], pauses: Sequence[_Point], total: float) -> list[tuple[int, int]]:
+    """Marks and pauses that belong together, in order: the cheapest way through both."""
+    ways = _Ways(marks, pauses)
+    places = [pause.at for pause in pauses]
+    for mark, here in enumerate(marks):
+        at = bisect_left(places, here.at)
+        near = range(max(0, at - _NEAR), min(len(pauses), at + _NEAR))
+        ways.tie(mark, here.at, [(pause, places[pause]) for pause in near])
+    ways.tie(len(marks), total, [(len(pauses), total)])
+    return ways.ties()[:-1]
 
 
 def _frame_of(spoken: NDArray[np.int64], frames: float, *, after_pause: bool) -> int:

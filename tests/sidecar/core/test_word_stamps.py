@@ -33,7 +33,7 @@ def test_words_divide_the_sound() -> None:
 
 @pytest.mark.parametrize(("speed", "end_ms"), [(0.25, 8_000), (1.0, 2_000), (2.0, 1_000), (4.0, 500)])
 def test_a_faster_file_has_earlier_words(speed: float, end_ms: int) -> None:
-    first, second = heard("aaaa bbbb", 2, speed).stamps() or []
+    first, second = heard("aaaa, bbbb", 2, speed).stamps() or []
     assert (first["start_ms"], first["end_ms"], second["end_ms"]) == (0, end_ms // 2, end_ms)
 
 

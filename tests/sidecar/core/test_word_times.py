@@ -38,7 +38,7 @@ def test_words(text: str, words: list[str]) -> None:
 
 
 def test_silence_at_the_ends_is_nobodys() -> None:
-    times = word_times("one two", sound((0.5, False), (1.0, True), (0.5, False)))
+    times = word_times("one, two", sound((0.5, False), (1.0, True), (0.5, False)))
     assert times[0].start_ms == pytest.approx(500, abs=40)
     assert times[-1].end_ms == pytest.approx(1_500, abs=40)
     assert times[0].end_ms == pytest.approx(1_000, abs=60)
@@ -49,6 +49,28 @@ def test_a_pause_is_tied_to_the_mark_near_it() -> None:
     times = word_times("slow slow slow slow, quick quick", sound((0.5, False), (1.0, True), (0.4, False), (1.0, True)))
     assert times[3].end_ms == pytest.approx(1_500, abs=60)
     assert times[4].start_ms == pytest.approx(1_900, abs=60)
+
+
+def test_a_word_before_a_pause_is_drawn_out() -> None:
+    one, two = word_times("slow slow", sound((1.0, True)))
+    assert two.end_ms - two.start_ms > 1.3 * (one.end_ms - one.start_ms)
+
+
+def test_every_sentence_of_a_long_text_keeps_its_own_pace() -> None:
+    """Pauses are told apart by order, though each sentence is faster or slower than the text says."""
+    lengths_s = [1.2, 1.8, 1.5, 1.1, 1.9, 1.3, 1.6, 1.8] * 4
+    parts = [part for length_s in lengths_s for part in ((length_s, True), (0.3, False))]
+    times = word_times("Some words are said here. " * len(lengths_s), sound(*parts[:-1]))
+    starts_ms = [time.start_ms for time in times if time.word == "Some"]
+    expected_ms = [1000 * (sum(lengths_s[:at]) + 0.3 * at) for at in range(len(lengths_s))]
+    assert starts_ms == pytest.approx(expected_ms, abs=60)
+
+
+def test_marks_that_nobody_pauses_at_are_passed_over() -> None:
+    text = "one, " * 30 + "one. Then four more words"
+    times = word_times(text, sound((6.25, True), (0.4, False), (0.95, True)))
+    (then,) = [time for time in times if time.word == "Then"]
+    assert then.start_ms == pytest.approx(6_650, abs=60)
 
 
 def test_a_pause_far_from_every_mark_is_left_alone() -> None:
