@@ -201,6 +201,6 @@ class Place:
             return self.put(weights[0])
         outputs = [len(one) for one in weights]
         stacked = torch.empty(sum(outputs), weights[0].shape[1], dtype=self.dtype, device=self.device)
-        for part, one in zip(stacked.split(outputs), weights, strict=True):
+        for part, one in zip(torch.split(stacked, outputs), weights, strict=True):
             part.copy_(one)
         return stacked
