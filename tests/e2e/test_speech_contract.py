@@ -71,9 +71,18 @@ async def test_how_codes_are_drawn(talker: Running, params: dict[str, Any] | Non
 @pytest.mark.parametrize(
     ("name", "value"),
     [
-        *(("temperature", value) for value in (-0.1, 11, "warm", True, float("nan"), 10**400)),
-        *(("top_p", value) for value in (0, 1.1, [])),
-        *(("top_k", value) for value in (-2, 1.5, 2**40)),
+        ("temperature", -0.1),
+        ("temperature", 11),
+        ("temperature", "warm"),
+        ("temperature", True),
+        ("temperature", float("nan")),
+        ("temperature", 10**400),
+        ("top_p", 0),
+        ("top_p", 1.1),
+        ("top_p", []),
+        ("top_k", -2),
+        ("top_k", 1.5),
+        ("top_k", 2**40),
     ],
 )
 async def test_draws_that_make_no_sense(talker: Running, name: str, value: Any) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator
+from typing import Any
 
 import pytest
 import pytest_asyncio
@@ -25,7 +26,11 @@ async def tone() -> AsyncIterator[Running]:
 async def base(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Running]:
     """A tiny clone checkpoint with two stored voices: ``anna`` in context, ``bare`` a vector."""
     folder = tiny.write(tmp_path_factory.mktemp("checkpoints") / "base", kind="base")
-    flags = {"engine__kind": "qwen3_tts", "engine__checkpoint": str(folder), "engine__max_positions": 512}
+    flags: dict[str, Any] = {
+        "engine__kind": "qwen3_tts",
+        "engine__checkpoint": str(folder),
+        "engine__max_positions": 512,
+    }
     async with running(**flags) as server:
         assert (await upload(server, "anna", recording(2.0), ref_text=WORDS, language="en")).status_code == 200
         assert (await upload(server, "bare", recording(2.0, hz=320, seed=4))).status_code == 200

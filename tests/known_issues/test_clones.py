@@ -23,7 +23,7 @@ pytestmark = [pytest.mark.asyncio(loop_scope="module"), pytest.mark.timeout(300)
 
 TEXT = "Hello there, this is me."
 FRAME_BYTES = 3_840
-SHORT = {"max_new_tokens": 10, "seed": 5, "response_format": "pcm"}
+SHORT: dict[str, Any] = {"max_new_tokens": 10, "seed": 5, "response_format": "pcm"}
 TINY_INPUTS = ["Ok.", "1次", "Huh?", "嗯？", "A."]
 
 
@@ -129,7 +129,11 @@ async def test_k15_every_frame_that_was_drawn_is_heard(base: Running) -> None:
 async def test_k18_a_clone_that_never_ends_is_an_error(tmp_path: Path) -> None:
     """Tried once more; what must be this very reading is not."""
     folder = tiny.write(tmp_path / "endless", kind="base", eos_gain=0.0)
-    flags = {"engine__kind": "qwen3_tts", "engine__checkpoint": str(folder), "engine__max_positions": 512}
+    flags: dict[str, Any] = {
+        "engine__kind": "qwen3_tts",
+        "engine__checkpoint": str(folder),
+        "engine__max_positions": 512,
+    }
     vector = np.random.default_rng(1).standard_normal(64).tolist()
     body = {"input": "Hi.", "speaker_embedding": vector, "extra_params": {"top_k": 5}}
     async with running(**flags, engine__warm_up=False) as endless:
@@ -144,7 +148,11 @@ async def test_k18_a_clone_that_never_ends_is_an_error(tmp_path: Path) -> None:
 async def test_k20_no_answer_is_empty(tmp_path: Path) -> None:
     """Even from a model that wants to end at once."""
     folder = tiny.write(tmp_path / "curt", kind="base", eos_gain=60.0)
-    flags = {"engine__kind": "qwen3_tts", "engine__checkpoint": str(folder), "engine__max_positions": 512}
+    flags: dict[str, Any] = {
+        "engine__kind": "qwen3_tts",
+        "engine__checkpoint": str(folder),
+        "engine__max_positions": 512,
+    }
     vector = np.random.default_rng(1).standard_normal(64).tolist()
     async with running(**flags, engine__warm_up=False) as curt:
         for text in TINY_INPUTS:

@@ -238,7 +238,12 @@ async def test_k40_a_client_that_leaves_frees_its_row(delivery: dict[str, Any]) 
 
 
 async def test_k41_more_than_there_is_room_for() -> None:
-    limits = {"engine__max_rows": 2, "server__max_replies": 4, "server__queue_replies": 2, "server__queue_wait_ms": 50}
+    limits: dict[str, Any] = {
+        "engine__max_rows": 2,
+        "server__max_replies": 4,
+        "server__queue_replies": 2,
+        "server__queue_wait_ms": 50,
+    }
     async with running(engine__tone_realtime_factor=0.05, engine__warm_up=False, **limits) as small:
         answers = await asyncio.gather(*(ask(small, LONG) for _ in range(16)))
         codes = {answer.status_code for answer in answers}
