@@ -454,6 +454,31 @@ async def test_a_cancel_in_the_midst_of_many_others_disturbs_none() -> None:
         assert (await engine.health()).active_rows == 0
 
 
+async def test_whatever_happens_each_utterance_is_whole_or_told_and_nothing_is_left() -> None:
+    chance = random.Random(11)
+    some: list[Way] = ["speak", "speak", "die_before", "die_mid", "fail_before", "fail_mid", "short", "refuse", "rate"]
+    fakes = [FakeOmni(generation, ways=chance.choices(some, k=30)) for generation in ("A", "C", "E")]
+    async with driving(*fakes, deterministic="yes", max_rows=12, row_wait_ms=30_000, check_every_s=0.05) as engine:
+        tasks = len(asyncio.all_tasks())
+
+        async def one(seed: int) -> str:
+            try:
+                sound = await spoken(engine, replace(ASKED, seed=seed))
+            except EngineFault:
+                return "told"
+            assert sound == voiced(ASKED.text, seed)
+            return "whole"
+
+        ends = await asyncio.gather(*(one(seed) for seed in range(80)))
+        assert ends.count("whole") > 40
+        assert "told" in ends
+        assert (await engine.health()).active_rows == 0
+        assert [engine._fleet.active(number) for number in range(3)] == [0, 0, 0]
+        async with asyncio.timeout(10):
+            while len(asyncio.all_tasks()) > tasks + 24:  # the fakes' own, of the sockets that are kept
+                await asyncio.sleep(0.01)
+
+
 # ---------------------------------------------------------------- settings
 @pytest.mark.parametrize(
     "wrong",
