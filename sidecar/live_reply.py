@@ -85,6 +85,7 @@ class LiveReply:
         self._finished = False
         self._starved = False
         self._first_word_ms: float | None = None
+        self._left = False
         self._generations: deque[Generation] = deque()
         self._last: Generation | None = None
         self._begun = 0
@@ -100,11 +101,15 @@ class LiveReply:
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
+        self._finished = self._left = True
+        self._room.set()
         for task in self._tasks:
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
-        self._finished = True
-        self._room.set()
+        # Whoever still iterates comes to the end.
+        self._arrived.set()
+        for generation in self._generations:
+            generation.end()
 
     # ------------------------------------------------------------ the writer's side
     async def feed(self, text: str) -> None:
@@ -142,6 +147,8 @@ class LiveReply:
     # ------------------------------------------------------------ the feed -> generations
     def _step(self) -> None:
         """Do what the feed wants done now."""
+        if self._left:
+            return
         now_ms = self._clock.now_ms()
         while self._feed.is_open or len(self._generations) < GENERATIONS:
             command = self._feed.next(now_ms)
@@ -320,7 +327,7 @@ class LiveReply:
         played = 0
         while True:
             while not self._generations:
-                if self._feed.done:
+                if self._feed.done or self._left:
                     return
                 self._arrived.clear()
                 await self._arrived.wait()

@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections import deque
-from collections.abc import AsyncGenerator, Callable, Sequence
+from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
 from contextlib import aclosing
 from dataclasses import dataclass
 from types import TracebackType
@@ -111,12 +111,12 @@ def longest_samples(utterance: Utterance) -> int:
 
 
 async def checked_chunks(
-    speaking: Speaking, timeout_s: float, max_samples: int | None = None
+    speaking: Speaking, timeout_s: float | None, max_samples: int | None = None
 ) -> AsyncGenerator[AudioChunk, None]:
     """The chunks of one utterance, refused if they are not finite, do not come in time, or never end.
 
     Raises ``EngineFault`` (invalid audio, no audio, more than ``max_samples``) and ``EngineLost`` (nothing for
-    ``timeout_s``).
+    ``timeout_s``, if there is such a limit).
     """
     source = speaking.chunks()
     samples = 0
@@ -266,11 +266,13 @@ class SpeechLine(Generic[Ticket]):
         listener: Listener | None = None,
         *,
         after_whole: bool = False,
+        opener: Callable[[Utterance], Awaitable[Speaking]] | None = None,
     ) -> None:
         """Put an utterance at the end of the line; waits while ``ahead`` others are being prepared.
 
         ``make`` is called when the one before has been opened, or with ``after_whole`` when it is complete. Opening
         happens in the line's own task: a fault of ``make`` or of the engine comes out as this ticket's ``Done``.
+        ``opener`` takes the engine's place; of a live utterance it sees itself to it that its chunks come and end.
         """
         await self._places.acquire()
         track = _Track(ticket, self._limits)
@@ -278,7 +280,7 @@ class SpeechLine(Generic[Ticket]):
         self._arrived.set()
         before = self._tracks[-2] if len(self._tracks) > 1 else None
         ready = None if before is None else before.complete if after_whole else before.settled
-        task = asyncio.create_task(self._speak(track, ready, make, listener))
+        task = asyncio.create_task(self._speak(track, ready, make, listener, opener or self._engine.open))
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
 
@@ -298,6 +300,7 @@ class SpeechLine(Generic[Ticket]):
         ready: asyncio.Event | None,
         make: Callable[[], Utterance],
         listener: Listener | None,
+        opener: Callable[[Utterance], Awaitable[Speaking]],
     ) -> None:
         whole = False
         try:
@@ -309,7 +312,7 @@ class SpeechLine(Generic[Ticket]):
             asked = make()
             if self._observer is not None:
                 self._observer.utterance_opened()
-            speaking = await self._engine.open(asked)
+            speaking = await opener(asked)
             track.speaking = speaking
             if track.cancelled():
                 speaking.cancel()
@@ -319,9 +322,9 @@ class SpeechLine(Generic[Ticket]):
                 listener.opened(asked, speaking.language, speaking.text_tokens)
             track.settled.set()
             track.changed.set()
-            async with aclosing(
-                checked_chunks(speaking, self._limits.chunk_timeout_s, longest_samples(asked))
-            ) as chunks:
+            # Nobody knows how long a text will be that is still written, nor when the next word comes.
+            limits = (None, None) if asked.live else (self._limits.chunk_timeout_s, longest_samples(asked))
+            async with aclosing(checked_chunks(speaking, *limits)) as chunks:
                 async for chunk in chunks:
                     if track.cancelled():
                         return

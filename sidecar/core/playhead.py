@@ -85,6 +85,7 @@ class _Now:
     at_sample: int
     loudness: Loudness
     text_chars: int | None = None
+    unheard: bool = False
     ends: list[int] | None = None
     """Where each character of ``spoken`` ends in the reply's text; None: only ``text`` as a whole has its place."""
 
@@ -151,10 +152,20 @@ class Playhead:
             self._now.loudness.feed(pcm)
             self._now.text_chars = text_chars
 
+    def sent_unheard(self, samples: int) -> None:
+        """Sound left in a form that we cannot hear, such as codec frames: its words count once it has left whole."""
+        self._sent_samples += samples
+        if self._now is not None:
+            self._now.unheard = True
+
     def ended(self) -> list[WordTime]:
         """The segment has been sent whole. Its words, at their places in the reply's text and in its sound."""
         now, self._now = self._now, None
         if now is None:
+            return []
+        if now.unheard and (words := words_of(now.words_in)):
+            self._end_ms.append(self.sent_ms)
+            self._end_char.append(now.end_of(words[-1].end))
             return []
         times = _placed(now)
         self._weight += sum(word.weight for word in words_of(now.words_in))

@@ -12,6 +12,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Generic, Protocol, TypeVar
 
+from sidecar.core.playhead import played_ms
 from sidecar.faults import Fault
 
 Config = TypeVar("Config")
@@ -72,14 +73,44 @@ class Splitter(Protocol):
         """Characters held."""
 
 
+class LiveText:
+    """The text of a unit that is spoken while it comes. ``changed`` is called when there is more."""
+
+    def __init__(self) -> None:
+        self.chars = 0
+        self.finished = False
+        self.changed: Callable[[], None] = lambda: None
+        self._pieces: list[str] = []
+
+    def append(self, text: str) -> None:
+        """More of it."""
+        self._pieces.append(text)
+        self.chars += len(text)
+        self.changed()
+
+    def finish(self) -> None:
+        """It is complete."""
+        self.finished = True
+        self.changed()
+
+    def take(self) -> str:
+        """What has come since the last call."""
+        text, self._pieces = "".join(self._pieces), []
+        return text
+
+
 @dataclass(frozen=True, slots=True)
 class Unit(Generic[Config]):
-    """One unit of speech and the configuration it was accepted under."""
+    """One unit of speech and the configuration it was accepted under.
+
+    ``live``: it is a whole utterance, spoken while it is written; ``text`` is how it began.
+    """
 
     utterance_index: int
     sentence_index: int
     text: UnitText
     config: Config
+    live: LiveText | None = None
 
 
 @dataclass(slots=True)
@@ -112,7 +143,10 @@ class SpeechSession(Generic[Config]):
         parse_config: Callable[[dict[str, Any]], Config],
         new_splitter: Callable[[Config], Splitter],
         now_ms: float,
+        is_live: Callable[[Config], bool] = lambda config: False,
     ) -> None:
+        self._is_live = is_live
+        self._live: LiveText | None = None
         self._limits = limits
         self._parse_config = parse_config
         self._new_splitter = new_splitter
@@ -130,6 +164,8 @@ class SpeechSession(Generic[Config]):
         self._last_activity_ms = now_ms
         self.closed = False
         self.cancels = 0
+        self.cut_ms: float | None = None
+        """Up to when the client has heard, as its last cancel says; None where it does not."""
 
     # ------------------------------------------------------------ what the client sends
     def text_frame(self, frame: str, now_ms: float) -> list[Effect]:
@@ -155,7 +191,7 @@ class SpeechSession(Generic[Config]):
             "session.close": self._close,
         }.get(kind if isinstance(kind, str) else "")
         if self._closing:
-            return self._cancel({}) if kind == "input.cancel" else []
+            return self._cancel(message or {}) if kind == "input.cancel" else []
         if handler is None:
             return [_error(f"Unknown message type: {str(kind)[:64]}")]
         return handler(message or {})
@@ -183,7 +219,7 @@ class SpeechSession(Generic[Config]):
         return message, None
 
     def _configure(self, message: dict[str, Any]) -> list[Effect]:
-        if self._splitter is not None:
+        if self._splitter is not None or self._live is not None:
             return [_error("session.config is not allowed while an utterance is open.")]
         try:
             self._config = self._parse_config(message)
@@ -200,15 +236,38 @@ class SpeechSession(Generic[Config]):
         held = self._queued_chars + (self._splitter.pending_chars if self._splitter is not None else 0)
         if held + len(text) > self._limits.max_buffered_chars:
             return [_error("Too much text is waiting to be spoken; this piece was not taken.")]
+        if self._config is not None and self._is_live(self._config):
+            return self._live_text(text, self._config)
         if self._splitter is None and self._config is not None:
             self._splitter = self._new_splitter(self._config)
         if self._splitter is not None:
             self._enqueue(self._splitter.feed(text))
         return []
 
+    def _live_text(self, text: str, config: Config) -> list[Effect]:
+        """Text that is spoken as it comes: its utterance is one unit, which begins with the first word."""
+        if self._live is None:
+            text = text.lstrip()
+            if not text:
+                return []
+            self._live = LiveText()
+            self._queue.append(Unit(self._utterance_index, 0, UnitText(text, text), config, self._live))
+            self._queued_chars += UNIT_WEIGHT_CHARS + len(text)
+            self._sentences = 1
+        elif self._live.chars + len(text) > self._limits.max_buffered_chars:
+            return [_error("The utterance is too long; this piece was not taken.")]
+        self._live.append(text)
+        return []
+
+    def _end_live(self) -> None:
+        live, self._live = self._live, None
+        if live is not None:
+            live.finish()
+
     def _done(self, message: dict[str, Any]) -> list[Effect]:
         if sum(isinstance(item, _Flush) for item in self._queue) >= self._limits.max_queued_utterances:
             return [_error("Too many utterances are waiting to be spoken; this input.done was not taken.")]
+        self._end_live()
         if self._splitter is not None:
             self._enqueue(self._splitter.flush())
             self._splitter = None
@@ -218,8 +277,18 @@ class SpeechSession(Generic[Config]):
         return self._settle()
 
     def _cancel(self, message: dict[str, Any]) -> list[Effect]:
-        """Drop everything that is queued or buffered. An open bracket gets no more audio; ``unit_done`` closes it."""
+        """Drop everything that is queued or buffered. An open bracket gets no more audio; ``unit_done`` closes it.
+
+        A ``played_ms`` that is none is told, and the silence that was asked for is kept all the same.
+        """
         self.cancels += 1
+        problems: list[Effect] = []
+        try:
+            self.cut_ms = played_ms(message.get("played_ms"))
+        except Fault as fault:
+            self.cut_ms = None
+            problems.append(_error(fault.message))
+        self._end_live()
         open_bracket = self._in_bracket
         flushes = [item for item in self._queue if isinstance(item, _Flush)]
         sounding = self._queue[0] if open_bracket else None
@@ -238,12 +307,13 @@ class SpeechSession(Generic[Config]):
             flush.cancelled = True
         self._queue.extend(flushes)
         self._handed_out = 1 if open_bracket else 0
-        return effects + self._settle()
+        return problems + effects + self._settle()
 
     def _close(self, message: dict[str, Any]) -> list[Effect]:
         """What was flushed before is still spoken, then the socket closes; text without input.done is dropped."""
         self._closing = True
         self._splitter = None
+        self._end_live()
         return self._settle()
 
     def _enqueue(self, units: list[UnitText]) -> None:
@@ -257,7 +327,7 @@ class SpeechSession(Generic[Config]):
     # ------------------------------------------------------------ time
     def deadline_ms(self) -> float | None:
         """When ``timeout`` is to be called next, or None while something is being spoken."""
-        if self.closed or self._queue:
+        if self.closed or (self._queue and self._live is None):
             return None
         limit = self._limits.config_timeout_ms if self._config is None else self._limits.idle_timeout_ms
         return self._last_activity_ms + limit
@@ -290,8 +360,11 @@ class SpeechSession(Generic[Config]):
         self._in_bracket = True
         return [SendJson({**start, **_indices(unit), "sentence_text": unit.text.text})]
 
-    def unit_audio(self, unit: Unit[Config], frame: bytes | dict[str, Any]) -> list[Effect]:
+    def unit_audio(
+        self, unit: Unit[Config], frame: bytes | dict[str, Any], now_ms: float | None = None
+    ) -> list[Effect]:
         """Audio of the unit; nothing comes of it unless its bracket is open and not cancelled."""
+        self._last_activity_ms = self._last_activity_ms if now_ms is None else now_ms
         if not (self._is_head(unit) and self._in_bracket) or self._bracket_cancelled:
             return []
         return [SendBytes(frame) if isinstance(frame, bytes) else SendJson({**frame, **_indices(unit)})]
@@ -336,6 +409,7 @@ class SpeechSession(Generic[Config]):
         self._closing = True
         self._close_code = 1001
         self._splitter = None
+        self._end_live()
         return self._settle()
 
     def slow_consumer(self) -> list[Effect]:

@@ -128,6 +128,7 @@ class SessionConfig(SpokenFields, kw_only=True):
     split_granularity: Literal["none", "sentence", "clause"] = "none"
     split_rules: Literal["vllm", "sidecar"] | None = None
     output_mode: Literal["pcm", "codec_tokens"] = "pcm"
+    mode: Literal["segment", "live"] = "segment"
 
 
 def _draws(params: Mapping[str, Any]) -> Draws | None:
@@ -169,6 +170,10 @@ def convert_config(value: Mapping[str, Any]) -> SessionConfig:
         raise BadRequest("stream_audio needs speed 1.0.", param="speed")
     if config.output_mode == "codec_tokens" and not (config.stream_audio and config.response_format == "pcm"):
         raise BadRequest("output_mode 'codec_tokens' needs stream_audio and pcm.", param="output_mode")
+    if config.mode == "live" and not (config.stream_audio and config.output_mode == "pcm"):
+        raise BadRequest("mode 'live' needs stream_audio and output_mode 'pcm'.", param="mode")
+    if config.mode == "live" and config.word_timestamps:
+        raise BadRequest("mode 'live' has no word_timestamps.", param="word_timestamps")
     if config.output_mode == "codec_tokens" and config.word_timestamps:
         raise BadRequest("output_mode 'codec_tokens' has no word_timestamps.", param="word_timestamps")
     if config.speaker_embedding is not None and _count(config.speaker_embedding) > MAX_EMBEDDING:

@@ -20,6 +20,7 @@ from segmenter import AUTO, SegmentOptions, SegmentStream, UnitSplitter
 from sidecar.core.session import (
     Close,
     Effect,
+    LiveText,
     SendBytes,
     SendJson,
     SessionLimits,
@@ -33,9 +34,13 @@ from sidecar.faults import BadRequest, Fault, Forbidden, TooBusy, UnknownModel, 
 from sidecar.gate import Caller
 from sidecar.http.service import Injected, Service
 from sidecar.http.speech_fields import SessionConfig, convert_config, iso_language
+from sidecar.http.unit_heard import UnitListener
 from sidecar.http.voiced_unit import Frame, VoicedUnit
 from sidecar.http.wire import GOING_AWAY, TRANSPORT, fault_headers, openai_error, to_json
+from sidecar.live_reply import LiveReply
+from sidecar.live_speaking import LiveSpeaking
 from sidecar.ports import Utterance
+from sidecar.reply import Voicing
 from sidecar.speech_line import Audio, Done, Opened, SpeechLine
 from sidecar.voice_choice import ChosenVoice
 
@@ -159,12 +164,13 @@ class _Conversation:
             max_queued_utterances=stream.max_queued_utterances,
         )
         self._session: SpeechSession[SessionConfig] = SpeechSession(
-            self._limits, self._parse_config, self._splitter, service.clock.now_ms()
+            self._limits, self._parse_config, self._splitter, service.clock.now_ms(), self._is_live
         )
         self._line: SpeechLine[Unit[SessionConfig]] = SpeechLine(service.engine, service.line_limits(), service.metrics)
         self._sending = asyncio.Lock()
         self._changed = asyncio.Event()
         self._voiced = VoicedUnit(service)
+        self._listener = UnitListener()
         self._recorded: tuple[SessionConfig, ChosenVoice] | None = None
 
     async def run(self) -> None:
@@ -204,6 +210,7 @@ class _Conversation:
                 effects = self._session.binary_frame(now_ms)
             if self._session.cancels > cancels:
                 self._service.metrics.cancelled()
+                effects = self._listener.cut(effects, self._session.cut_ms)
             self._changed.set()
             await self._perform(effects)
 
@@ -214,7 +221,9 @@ class _Conversation:
                 self._changed.clear()
                 await self._changed.wait()
                 continue
-            await self._line.say(unit, partial(self._utterance, unit, await self._voice(unit)))
+            make = partial(self._utterance, unit, await self._voice(unit))
+            opener = None if unit.live is None else partial(self._open_live, unit, unit.live)
+            await self._line.say(unit, make, opener=opener)
 
     async def _play(self) -> None:
         async for event in self._line.events():
@@ -223,8 +232,10 @@ class _Conversation:
             if isinstance(event, Opened):
                 self._voiced.opened(unit)
                 effects = self._session.unit_opened(unit, self._voiced.start_event())
+                self._listener.opened(unit)
             elif isinstance(event, Audio):
                 effects = self._frames(unit, await self._voiced.audio(event))
+                self._listener.audio(unit, event.chunk, sent=bool(effects))
             else:
                 effects = await self._unit_over(event)
             self._changed.set()
@@ -242,6 +253,7 @@ class _Conversation:
         closing, done = voiced.over(failed=event.fault is not None)
         if event.cancelled:
             done["cancelled"] = True
+        done |= self._listener.over(unit, whole=event.fault is None)
         if event.fault is not None and session.wants(unit):
             self._service.answered(event.fault)
         return effects + session.unit_done(unit, done, event.fault, self._service.clock.now_ms(), closing)
@@ -257,7 +269,7 @@ class _Conversation:
         """These frames, unless the unit takes no more audio."""
         effects: list[Effect] = []
         for frame, audio_bytes in frames:
-            sent = self._session.unit_audio(unit, frame)
+            sent = self._session.unit_audio(unit, frame, self._service.clock.now_ms())
             self._voiced.bytes_sent += audio_bytes if sent else 0
             effects += sent
         return effects
@@ -278,6 +290,9 @@ class _Conversation:
         if config.model and config.model not in (*speech.models, *speech.openai_models):
             raise UnknownModel(f"The model '{config.model[:80]}' does not exist.", param="model")
         return config
+
+    def _is_live(self, config: SessionConfig) -> bool:
+        return config.mode == "live" and self._service.mode_of("live") == "live"
 
     def _splitter(self, config: SessionConfig) -> Splitter:
         if (config.split_rules or self._service.config.stream.split_rules) == "vllm":
@@ -323,6 +338,8 @@ class _Conversation:
             raise chosen
         place = (unit.utterance_index, unit.sentence_index)
         asked = self._service.rules.utterance(config, unit.text.spoken, chosen, config.max_new_tokens, place)
+        if unit.live is not None:
+            return replace(asked, text="", live=True)
         if codes:
             asked = replace(asked, output="codes")
         before = self._line.last_opened
@@ -330,6 +347,31 @@ class _Conversation:
             # A short unit says too little about its language; one utterance keeps one voice.
             return replace(asked, language=before.language)
         return asked
+
+    async def _open_live(self, unit: Unit[SessionConfig], text: LiveText, asked: Utterance) -> LiveSpeaking:
+        """The utterance as a live reply, for which the line takes it."""
+        service = self._service
+        voicing = Voicing(
+            voice=asked.voice,
+            dialog_seed=asked.seed,
+            reply_index=unit.utterance_index,
+            language=asked.language,
+            instructions=asked.instructions,
+            anchor=asked.anchor,
+        )
+        reply = LiveReply(
+            service.engine,
+            service.clock,
+            voicing,
+            service.reply_limits(),
+            service.feed_limits(),
+            service.metrics,
+            sound=service.sound_rules(),
+        )
+        speaking = LiveSpeaking(reply, text)
+        text.changed = speaking.text_changed
+        self._listener.live(unit, speaking)
+        return await speaking.open()
 
     # ------------------------------------------------------------ sending
     async def _perform(self, effects: list[Effect]) -> None:

@@ -61,6 +61,8 @@ class VoicedUnit:
         event: dict[str, Any] = {"type": "audio.start", "format": config.response_format}
         if config.stream_audio:
             event |= {"sample_rate": SAMPLE_RATE_HZ, "channels": 1}
+        if config.mode == "live":
+            event["mode"] = self._service.mode_of("live")
         if self._words is not None:
             event["word_timestamps"] = True
         return event
