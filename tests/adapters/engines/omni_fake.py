@@ -68,6 +68,7 @@ class FakeOmni:
     posts: list[dict[str, Any]] = field(default_factory=list)
     events: list[str] = field(default_factory=list)
     connections: int = 0
+    transports: list[Any] = field(default_factory=list)
     gone: asyncio.Event = field(default_factory=asyncio.Event)
 
     async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
@@ -129,6 +130,7 @@ class FakeOmni:
             return
         await send({"type": "websocket.accept"})
         self.connections += 1
+        self.transports.append(scope["state"][TRANSPORT])
         config: dict[str, Any] = {}
         text, index = "", 0
         while (message := await receive())["type"] != "websocket.disconnect":
