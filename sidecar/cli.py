@@ -105,6 +105,7 @@ def _print_settings() -> None:
 @click.option("--model", default="scripted", show_default=True, help="Model to ask (scripted-de speaks German).")
 @click.option("--prompt", default="What does Sidecar do?", show_default=True)
 @click.option("--llm-url", metavar="URL", help="Ask this OpenAI-compatible server instead of the scripted model.")
+@click.option("--live", is_flag=True, help="Speak from the first word on, on engines that can.")
 def demo(
     engine: str | None,
     checkpoint: str | None,
@@ -113,6 +114,7 @@ def demo(
     model: str,
     prompt: str,
     llm_url: str | None,
+    live: bool,
 ) -> None:
     """Start the server, ask a language model through the OpenAI SDK, and hear it answer while it writes."""
     config = configured(
@@ -123,6 +125,7 @@ def demo(
             "engine.kind": engine,
             "engine.checkpoint": checkpoint,
             "llm.url": llm_url,
+            "chat.mode": "live" if live else None,
             "store.url": "memory:",
         },
     )

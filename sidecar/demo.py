@@ -26,7 +26,10 @@ NO_KEY = "demo"  # the server has no keys, but the SDK insists on one
 
 
 async def run_demo(config: Config, model: str, prompt: str, output: Path) -> None:
-    """Serve, ask, listen, print what happened when, and write ``output``. Raises ``Fault`` where it cannot."""
+    """Serve, ask, listen, print what happened when, and write ``output``. Raises ``Fault`` where it cannot.
+
+    ``chat.mode`` says how it is spoken.
+    """
     configure_logging(config.server.log_level, config.server.log_texts)
     _check_writable(output)
     service = build(config)
@@ -96,7 +99,7 @@ class _Listener:
             self.marks[mark["index"]] = mark
             return
         start = self.marks[mark["index"]]
-        text = start["spoken"]
+        text = mark.get("spoken") or start["spoken"]  # in live mode it had only begun to be written
         seconds = mark["duration_ms"] / 1000
         self._print(
             f"segment {mark['index']}",
@@ -130,6 +133,7 @@ async def _ask(client: AsyncOpenAI, model: str, prompt: str) -> _Listener:
         audio=audio,
         stream=True,
     )
+    click.echo(f"{'':10}mode {stream.response.headers.get('x-sidecar-mode', 'unknown')}")
     async for chunk in stream:
         for choice in cast(list[dict[str, Any]], chunk.to_dict()["choices"]):
             listener.hear(choice)

@@ -73,6 +73,13 @@ def test_the_demo_writes_where_it_is_told(home: dict[str, str], tmp_path: Path) 
     assert seconds_of(target) > 1
 
 
+def test_the_demo_can_be_live(home: dict[str, str], tmp_path: Path) -> None:
+    done = run("demo", "--engine", "tone", "--live", env=home | FAST, cwd=tmp_path)
+    assert done.returncode == 0, done.stderr.decode()
+    assert b"mode live" in done.stdout
+    assert seconds_of(tmp_path / "demo.wav") > 1
+
+
 @pytest.mark.parametrize(
     ("words", "says"),
     [(("--model", "no-such-model"), "no-such-model"), (("-o", "/no/such/folder/x.wav"), "no such folder")],
