@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import math
 from collections import deque
 from collections.abc import AsyncGenerator, Coroutine
 from contextlib import aclosing
@@ -15,13 +16,14 @@ from typing import Any, Protocol, Self
 
 from segmenter import Segment, SegmentKind, SpeakableStream, SpokenText
 from sidecar.core.events import ReplyAudio, ReplyEvent, SegmentEnded, SegmentGrew, SegmentStarted
-from sidecar.core.feed import Append, Begin, Command, Feed, FeedLimits, Finish
+from sidecar.core.feed import Append, Begin, Command, Feed, FeedLimits, Finish, tokens
 from sidecar.faults import EngineFault, Fault, TooLarge
 from sidecar.live_generation import Generation
 from sidecar.ports import SAMPLE_RATE_HZ, AudioChunk, Clock, Engine, Utterance
 from sidecar.reply import ReplyLimits, ReplyObserver, SoundRules, Voicing
 from sidecar.reply_ears import ReplyEars
 from sidecar.sounding import Sounding
+from voices.carry import Carry
 from voices.seeds import segment_seed
 
 log = logging.getLogger(__name__)
@@ -31,6 +33,8 @@ GENERATIONS = 2
 """The one that sounds and the one that is prepared to follow."""
 
 SURE_OF_LANGUAGE_CHARS = 24
+CARRY_MARGIN = 1.25
+"""Tokens are estimates."""
 
 
 class LiveObserver(ReplyObserver, Protocol):
@@ -209,12 +213,15 @@ class LiveReply:
         tried_ms: float | None = None
         while True:
             self._sooner.clear()
-            due_ms = self._fed_ms + self._settle_ms if self._unsettled else self._feed.deadline_ms()
-            if due_ms is None or due_ms == tried_ms or self._finished:
+            unsettled = self._unsettled and not self._finished
+            due_ms = self._feed.deadline_ms()
+            if unsettled:
+                due_ms = min(self._fed_ms + self._settle_ms, math.inf if due_ms is None else due_ms)
+            if due_ms is None or due_ms == tried_ms:
                 await self._sooner.wait()
             elif (left_ms := due_ms - self._clock.now_ms()) > 0:
                 await self._sleep(left_ms)
-            elif self._unsettled:
+            elif unsettled and self._clock.now_ms() >= self._fed_ms + self._settle_ms:
                 self._unsettled = False
                 self._wrote(self._speakable.settle())
             else:
@@ -286,6 +293,7 @@ class LiveReply:
         language = voicing.language
         if language is None and before is not None and len(before.spoken) >= SURE_OF_LANGUAGE_CHARS:
             language = before.language or None
+        carry = self._carry(generation, language)
         return Utterance(
             text=generation.spoken,
             voice=voicing.voice,
@@ -293,10 +301,21 @@ class LiveReply:
             language=language,
             instructions=voicing.instructions,
             anchor=voicing.anchor,
-            carry=ears.carry(voicing.name, language) if ears is not None else None,
+            carry=carry,
             output="both" if ears is not None and ears.carries else "pcm",
             live=True,
         )
+
+    def _carry(self, generation: Generation, language: str | None) -> Carry | None:
+        """What it leans on, if there is text enough: an engine reads an id of the text for each frame of it first."""
+        carry = self._ears.carry(self._voicing.name, language) if self._ears is not None else None
+        if carry is None or generation.finished:
+            return carry
+        needed = CARRY_MARGIN * len(carry.codes) - tokens(carry.text)
+        if generation is self._last and self._feed.is_open:
+            self._feed.wants(needed)
+            self._step()
+        return carry if generation.finished or tokens(generation.spoken) >= needed else None
 
     async def _tell_ears(self, generation: Generation, heard: list[AudioChunk]) -> None:
         """Only now is its text known, and with it what the ears compare the sound with."""

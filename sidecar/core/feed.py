@@ -16,6 +16,9 @@ _WORD_END = re.compile(rf"[\s{_CJK}、。，！？；：](?![\u3099\u309a\ufe00-
 """After which character a text may be cut: a blank, or one of a script without blanks."""
 
 _SENTENCE_END = re.compile(r"(?:[.!?…]+[\"'”’»)\]]*\s+|[。！？]+[」』”]*|\n+)")
+PATIENCE_MS = 300.0
+"""An engine that has made nothing of the band by then needs more of the text to begin with."""
+
 _TWO_WORDS = re.compile(r"\S\s+\S")
 _LOOK_AHEAD = 1_024
 """Characters that are looked at: more than ever fit into the band, so that a long text costs no more a step."""
@@ -95,6 +98,8 @@ class Feed:
         self._open = False
         self._closed = False
         self._wrote_ms = now_ms
+        self._begun_ms = now_ms
+        self._wanted_tokens = 0.0
 
     # ------------------------------------------------------------ told
     def wrote(self, text: str, now_ms: float) -> None:
@@ -113,6 +118,10 @@ class Feed:
         """The open generation has taken in so many characters of its text (None: cannot say) and spoken so long."""
         self._read_chars = max(self._read_chars, len(self._given) if chars is None else min(chars, len(self._given)))
         self._spoken_s = max(self._spoken_s, spoken_s)
+
+    def wants(self, least_tokens: float) -> None:
+        """The open generation needs so much text, about, before it can begin."""
+        self._wanted_tokens = least_tokens
 
     # ------------------------------------------------------------ asked
     @property
@@ -156,9 +165,13 @@ class Feed:
 
     def deadline_ms(self) -> float | None:
         """When ``take`` would answer something new if nothing else happens."""
+        more = self._closed or _WORD_END.search(self._waiting[:_LOOK_AHEAD])
+        slow = self._open and not self._spoken_s and self._waiting and more
+        begins_ms = self._begun_ms + PATIENCE_MS if slow else None
         if self._closed or not (self._open or self._waiting.strip()):
-            return None
-        return self._wrote_ms + (self._limits.settle_ms if self._is_whole() else self._limits.stall_ms)
+            return begins_ms
+        pause_ms = self._wrote_ms + (self._limits.settle_ms if self._is_whole() else self._limits.stall_ms)
+        return pause_ms if begins_ms is None else min(begins_ms, pause_ms)
 
     def next(self, now_ms: float) -> Command | None:
         """What to do first."""
@@ -167,7 +180,11 @@ class Feed:
         if self._must_end(now_ms):
             return self._finish()
         room = self._limits.high_tokens - self.ahead_tokens
-        if not _TWO_WORDS.search(self._given, self._read_chars):
+        if self._given_tokens < self._wanted_tokens:
+            room = max(room, self._wanted_tokens - self._given_tokens)
+        elif not self._spoken_s and now_ms >= self._begun_ms + PATIENCE_MS:
+            room = self._limits.high_tokens
+        elif not _TWO_WORDS.search(self._given, self._read_chars):
             # An engine begins a word when it sees its end; where no blanks are written that may take a while.
             room = self._limits.high_tokens
         elif self.ahead_tokens > self._limits.low_tokens or room <= 0:
@@ -190,7 +207,7 @@ class Feed:
             self._skip(len(piece))
         skipped, self._skipped = self._skipped, 0
         self._given, self._given_tokens, self._read_chars, self._spoken_s = "", 0.0, 0, 0.0
-        self._open = True
+        self._open, self._begun_ms, self._wanted_tokens = True, now_ms, 0.0
         self._give(piece)
         return Begin(piece, skipped)
 

@@ -269,3 +269,31 @@ def test_limits_that_contradict_one_another() -> None:
     for wrong in ({"low_tokens": 24}, {"roll_tokens": 0}, {"settle_ms": 9_000.0}):
         with pytest.raises(ValueError, match=r"limits|low_tokens"):
             FeedLimits(**wrong)  # type: ignore[arg-type]
+
+
+def test_an_engine_that_does_not_begin_gets_more() -> None:
+    """With frames before the text it may need an id for each of them."""
+    feed = Feed()
+    feed.wrote("word " * 200, 0)
+    feed.close()
+    given = text_of(feed.take(0))
+    assert tokens(given) <= 25
+    assert feed.deadline_ms() == 300
+    assert feed.take(299) == []
+    assert tokens(text_of(feed.take(300))) > 200
+    feed = Feed()
+    feed.wrote("word " * 200, 0)
+    feed.take(0)
+    feed.read(1, 0.08)
+    assert feed.take(300) == [], "one that has begun does not"
+    assert feed.deadline_ms() == 8_000
+
+
+def test_a_generation_that_needs_text_to_begin_with_gets_it_at_once() -> None:
+    feed = Feed()
+    feed.wrote("word " * 200, 0)
+    feed.take(0)
+    feed.wants(60)
+    given = tokens(text_of(feed.take(0)))
+    assert 60 <= given + 24 <= 70
+    assert feed.take(0) == []
