@@ -45,6 +45,12 @@ class _Kept(Generic[T]):
         return self.value
 
 
+ECHO_MS = 2_000.0
+"""For so long the next news of a record that was written here is taken for the echo of that."""
+
+MAX_ECHOES = 1_024
+
+
 class ReadThrough(Generic[T]):
     """Records of one ``kind``, read from their bytes once for each state that they have.
 
@@ -62,6 +68,7 @@ class ReadThrough(Generic[T]):
         self._most = most
         self._kept: OrderedDict[_Name, _Kept[T]] = OrderedDict()
         self._asking: dict[_Name, asyncio.Task[_Kept[T]]] = {}
+        self._written: dict[_Name, float] = {}
 
     def use(self, store: Store) -> None:
         """Read from another store from now on."""
@@ -96,11 +103,27 @@ class ReadThrough(Generic[T]):
         self._kept.pop(name, None)
         self._asking.pop(name, None)
 
+    def put(self, tenant: str, key: str, value: T, stored: Stored) -> None:
+        """What was just written: it serves while the store is away, and is asked for anew as soon as it is there."""
+        now_ms = self._clock.now_ms()
+        self._asking.pop((tenant, key), None)
+        self._written[tenant, key] = now_ms + ECHO_MS
+        if len(self._written) > MAX_ECHOES:
+            self._written.clear()
+        self._keep((tenant, key), _Kept(value, None, (stored.version, hash(stored.value)), now_ms, now_ms))
+
     async def follow(self) -> None:
         """Forget what changes, until the store is closed or the task cancelled."""
         async for change in self._store.changes():
-            if change.kind == self._kind:
-                self.forget(change.tenant, change.key)
+            name = (change.tenant, change.key)
+            if change.kind != self._kind:
+                continue
+            if self._clock.now_ms() >= self._written.pop(name, 0.0):
+                self.forget(*name)
+            elif (kept := self._kept.get(name)) is not None:
+                # Most likely the echo of what was written here: asked for anew, and kept if nobody answers.
+                self._asking.pop(name, None)
+                kept.fresh_until_ms = 0.0
 
     async def _ask(self, name: _Name, old: _Kept[T] | None) -> _Kept[T]:
         task = asyncio.current_task()

@@ -214,7 +214,8 @@ async def _in_time(reading: Coroutine[Any, Any, Pcm], param: str) -> Pcm:
         async with asyncio.timeout(LOAD_TIMEOUT_S):
             return await reading
     except TimeoutError:
-        raise BadRequest("The recording could not be had in time.", param=param) from None
+        # Ours, not the client's: reading has a time of its own, which it would have told of.
+        raise TooBusy("The recording could not be read in time; try again.", retry_after_s=2.0) from None
     except TooLarge as fault:
         # What clients know from vLLM-Omni: a recording that is too long is a bad one.
         raise BadRequest(fault.message, param=param) from None

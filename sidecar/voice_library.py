@@ -103,7 +103,7 @@ class VoiceLibrary:
         stored = await self._store.get(tenant, KIND, name)
         if stored is None:
             return None, None
-        return _record(stored), stored.version
+        return _record(tenant, name, stored), stored.version
 
     async def cards(self, tenant: str) -> list[VoiceCard]:
         """All voices of a tenant, sorted by name; damaged ones are left out."""
@@ -112,7 +112,7 @@ class VoiceLibrary:
     async def records(self, tenant: str) -> list[VoiceRecord]:
         """All voices of a tenant with their anchors, sorted by name; damaged ones are left out. Megabytes."""
         heads = await self._store.heads(tenant, KIND, MAX_RECORD_BYTES)
-        found = await asyncio.to_thread(lambda: [_record(stored) for _, stored in heads])
+        found = await asyncio.to_thread(lambda: [_record(tenant, key, stored) for key, stored in heads])
         return [record for record in found if record is not None]
 
     # ------------------------------------------------------------ writing
@@ -206,16 +206,21 @@ class VoiceLibrary:
         self._clips.forget(tenant, fingerprint)
 
 
-def _record(stored: Stored) -> VoiceRecord | None:
+def _record(tenant: str, key: str, stored: Stored) -> VoiceRecord | None:
+    """The voice under this name, if it is that tenant's and whole: a record may have been copied or restored amiss."""
     try:
-        return VoiceRecord.from_bytes(stored.value, stored.version)
-    except DamagedValue as error:
+        record = VoiceRecord.from_bytes(stored.value, stored.version)
+    except (DamagedValue, ValueError) as error:
         log.warning("a stored voice is damaged: %s", error)
         return None
+    if (record.owner, record.name) != (tenant, key):
+        log.warning("a stored voice is damaged: it belongs elsewhere")
+        return None
+    return record
 
 
 def _clip_anchor(tenant: str, key: str, stored: Stored) -> SpeakerAnchor:
-    record = _record(stored)
-    if record is None or record.owner != tenant or not record.anchors:
+    record = _record(tenant, _CLIP_NAME, stored)
+    if record is None or not record.anchors:
         raise DamagedVoice("The kept anchor of a recording cannot be used.")
     return record.anchors[0]

@@ -37,6 +37,10 @@ class UnreadableSet(ValueError):
     """The bytes are no set of voices; the message says why."""
 
 
+TENSORS_PER_VOICE = 8
+"""A vector and codes of each width."""
+
+
 @dataclass(frozen=True, slots=True)
 class ReadSet:
     """The voices of a file that are good, without dates, and why each of the others is not, by name."""
@@ -68,6 +72,8 @@ def read_set(data: bytes, owner: str, widths: Iterable[int]) -> ReadSet:
     Each voice stands for itself: one that is not good does not keep the others out. Raises ``UnreadableSet``.
     """
     about = _about(data)
+    if _tensors_told(data) > MAX_VOICES * TENSORS_PER_VOICE:
+        raise UnreadableSet(f"it has more than {MAX_VOICES} voices")
     try:
         tensors = load(data)
     except (SafetensorError, KeyError, TypeError, ValueError) as error:
@@ -120,6 +126,12 @@ def _about(data: bytes) -> dict[str, Any]:
     if not isinstance(about, dict):
         raise UnreadableSet("its head cannot be read")
     return about
+
+
+def _tensors_told(data: bytes) -> int:
+    """Tensors that the head of a file tells of: reading many costs seconds, whatever they hold."""
+    size = int.from_bytes(data[:8], "little")
+    return data[8 : 8 + size].count(b'"data_offsets"')
 
 
 def _by_voice(tensors: Mapping[str, NDArray[Any]], about: Mapping[str, Any]) -> dict[str, dict[str, NDArray[Any]]]:

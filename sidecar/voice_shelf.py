@@ -115,8 +115,9 @@ class VoiceShelf:
                 f"The voice {error}; use a shorter reference recording or description.", param="audio_sample"
             ) from error
         version = await self._store.swap(record.owner, KIND, record.name, data, expected)
-        self._cache.forget(record.owner, record.name)
-        return replace(record, version=version)
+        saved = replace(record, version=version)
+        self._cache.put(record.owner, record.name, saved, Stored(data, version))
+        return saved
 
     async def replace(self, record: VoiceRecord) -> VoiceRecord:
         """Store a voice whatever is there, even something damaged. Raises ``Conflict`` if others keep changing it."""

@@ -17,6 +17,10 @@ MAX_NAMES_TOLD = 60
 """Names that an error message lists."""
 
 
+ROUTES = ("export", "import", "mix", "nearest")
+"""Where the list of vectors has paths of its own."""
+
+
 class VoiceBook:
     """Resolves voice names, without regard to case."""
 
@@ -45,9 +49,9 @@ class VoiceBook:
         return key if key != first or first in self._aliases or first == PLACEHOLDER else None
 
     def reserved(self, name: str) -> bool:
-        """True for names that no stored voice may have: the engine's own and ``default``."""
+        """True for names that no stored voice may have: the engine's own, ``default``, and paths of the API."""
         key = name.strip().lower()
-        return key == PLACEHOLDER or self.own(key) is not None
+        return key == PLACEHOLDER or key in ROUTES or self.own(key) is not None
 
     def resolve(self, name: str | None, param: str = "voice") -> str:
         """The engine's name for a voice, stored ones left aside; None and ``default`` mean the default voice.

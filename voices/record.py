@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import unicodedata
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from hashlib import blake2b
@@ -40,12 +41,12 @@ _NO_CODES = 0
 
 
 def voice_name(raw: str) -> str:
-    """The name that ``raw`` means: trimmed, lower case.
+    """The name that ``raw`` means: trimmed, lower case, composed (NFC).
 
     Raises ``ValueError`` for an empty or too long name, ``.`` and ``..``, slashes, backslashes and characters that
     cannot be printed.
     """
-    name = raw.strip().lower()
+    name = unicodedata.normalize("NFC", raw.strip().lower())
     if not name or len(name) > MAX_NAME_CHARS or name in (".", ".."):
         raise ValueError(f"a voice's name has 1 to {MAX_NAME_CHARS} characters and is not '.' or '..'")
     if not name.isprintable() or "/" in name or "\\" in name:

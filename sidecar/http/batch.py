@@ -8,7 +8,7 @@ from __future__ import annotations
 import asyncio
 import base64
 import secrets
-from collections.abc import Mapping
+from collections.abc import AsyncGenerator, Mapping
 from typing import Annotated, Any
 
 import msgspec
@@ -80,13 +80,20 @@ async def speech_batch(request: Request[Any, Any, Any], service: Injected) -> AS
         "succeeded": succeeded,
         "failed": len(results) - succeeded,
     }
-    content = to_json(body)
-    headers = {
-        "content-type": "application/json",
-        "content-length": str(len(content)),
-        "x-request-id": request_id(request),
-    }
-    return BodyStream(in_pieces(content), headers=headers, slow_consumer_s=server.slow_consumer_s)
+    headers = {"content-type": "application/json", "x-request-id": request_id(request)}
+    return BodyStream(_written(body), headers=headers, slow_consumer_s=server.slow_consumer_s)
+
+
+async def _written(body: dict[str, Any]) -> AsyncGenerator[bytes, None]:
+    """The answer result by result: all of it at once would hold everybody up for a second."""
+    results = body["results"]
+    before, after = to_json({**body, "results": []}).split(b"[]", 1)
+    yield before + b"["
+    for at, result in enumerate(results):
+        results[at] = None
+        async for piece in in_pieces((b"," if at else b"") + to_json(result)):
+            yield piece
+    yield b"]" + after
 
 
 def batch_items(members: Mapping[str, Any]) -> list[dict[str, Any]]:
@@ -147,7 +154,7 @@ class _Batch:
             content = await answer.collected()
         self._bytes += len(content)
         return {
-            "audio_data": base64.b64encode(content).decode("ascii"),
+            "audio_data": await asyncio.to_thread(lambda: base64.b64encode(content).decode("ascii")),
             "media_type": answer.media_type,
             "usage": answer.usage(),
         }

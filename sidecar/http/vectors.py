@@ -32,9 +32,6 @@ from sidecar.voice_sets import checked_vector
 from voices.anchor import EMBEDDING_WIDTHS, SpeakerAnchor
 from voices.record import VoiceCard, VoiceRecord, voice_name
 
-ROUTES = ("export", "import", "mix", "nearest")
-"""What stands under the path beside names: no vector can be made under these."""
-
 Work = Callable[[Caller], Awaitable[Response[bytes]]]
 
 
@@ -182,10 +179,7 @@ def new_name(raw: Any, service: Service) -> str:
     """The name that a vector may be stored under. Raises ``BadRequest``."""
     if not isinstance(raw, str):
         raise BadRequest("'name' is required, a string.", param="name")
-    name = checked_name(raw, service)
-    if name in ROUTES:
-        raise BadRequest(f"The voice name '{name}' is reserved.", param="name")
-    return name
+    return checked_name(raw, service)
 
 
 def taken_widths(service: Service) -> tuple[int, ...]:

@@ -117,8 +117,14 @@ async def read_body(request: Request[Any, Any, Any], max_bytes: int, timeout_s: 
     return bytes(body)
 
 
+MAX_JSON_PARTS = 400_000
+"""Brackets, braces and commas of a body: what it costs to read it grows with these, not with its bytes."""
+
+
 def parse_object(body: bytes) -> dict[str, Any]:
-    """The JSON object in a body (Python's dialect: NaN and Infinity pass here). Raises ``BadRequest``."""
+    """The JSON object in a body (Python's dialect: NaN and Infinity pass here). Raises ``BadRequest``, ``TooLarge``."""
+    if sum(body.count(mark) for mark in (b"[", b"{", b",")) > MAX_JSON_PARTS:
+        raise TooLarge(f"The body has more than {MAX_JSON_PARTS} members, elements and commas.")
     try:
         value = json.loads(body)
     except (ValueError, RecursionError):

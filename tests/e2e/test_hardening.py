@@ -176,3 +176,14 @@ async def test_a_socket_that_speaks_is_heard_to_the_end_when_the_server_stops(tm
     _, err = await process.communicate()
     assert process.returncode == 0
     assert not re.search("level=error|Traceback", err.decode()), err.decode()
+
+
+@pytest.mark.parametrize("path", ["/v1/audio/speech", "/v1/audio/speech/batch", "/v1/chat/completions"])
+async def test_a_body_of_very_many_parts_is_refused_unread(path: str, server: Running) -> None:
+    """Reading it would take seconds in which nobody else is served; its bytes are few."""
+    body = b'{"input":"x","y":[' + b",".join([b"[]"] * 500_000) + b"]}"
+    answer = await server.http.post(path, content=body, headers={"content-type": "application/json"})
+    assert answer.status_code == 413
+    body = b'{"input":"' + b"One, two. " * 1_000 + b'", "speaker_embedding": [' + b",".join([b"1.5"] * 8_192) + b"]}"
+    answer = await server.http.post(path, content=body, headers={"content-type": "application/json"})
+    assert answer.status_code != 413

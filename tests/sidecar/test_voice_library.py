@@ -159,3 +159,16 @@ async def test_what_was_used_is_there_without_the_store(how: str) -> None:
             await library.keep_clip("local", "k", anchor())
     await library.close()
     await store.close()
+
+
+async def test_a_record_that_lies_amiss_is_nobodys(library: VoiceLibrary, store: LocalStore) -> None:
+    """Copied or restored under another tenant or name, it is damaged there: not read, not exported, not changed."""
+    await library.save(record(), None)
+    stored = await store.get("local", KIND, "anna")
+    assert stored is not None
+    for tenant, key in (("other", "anna"), ("local", "bert")):
+        await store.put(tenant, KIND, key, stored.value)
+        voice, version = await library.state(tenant, key)
+        assert (voice, version) == (None, 1)
+    assert await library.records("other") == []
+    assert [one.name for one in await library.records("local")] == ["anna"]

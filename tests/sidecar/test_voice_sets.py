@@ -71,3 +71,9 @@ def test_3000_tampered_files() -> None:
             assert all(np.isfinite(a.embedding).all() for a in one.anchors)
             assert one.owner == "local"
     assert refused > 300
+
+
+def test_a_file_of_very_many_tensors_is_refused_unread() -> None:
+    data = save({f"v{number}": np.zeros(0, np.float32) for number in range(90_000)})
+    with pytest.raises(UnreadableSet, match="more than"):
+        read_set(data, "local", WIDTHS)

@@ -188,6 +188,15 @@ async def test_what_is_told_is_seen_at_once(shelf: VoiceShelf, store: CountingSt
     await shelf.close()
 
 
+async def test_what_was_just_written_serves_while_the_store_is_away(shelf: VoiceShelf, store: CountingStore) -> None:
+    await shelf.start()
+    await shelf.save(record(base_seed=7), None)
+    await asyncio.sleep(0.01)  # its echo comes
+    store.away = True
+    assert await seed_of(shelf) == 7
+    await shelf.close()
+
+
 async def test_many_who_ask_at_once_share_one_answer(shelf: VoiceShelf, store: CountingStore) -> None:
     await shelf.save(record(), None)
     store.gate = asyncio.Event()

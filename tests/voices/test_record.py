@@ -273,3 +273,7 @@ def test_a_floating_nan_under_right_sums_is_refused() -> None:
     head, body = FORM.unpack(record(anchors=(anchor(8),)).to_bytes())
     with pytest.raises(DamagedValue):
         VoiceRecord.from_bytes(sealed(head, struct.pack("<f", float("nan")) + body[4:]))
+
+
+def test_composed_and_decomposed_letters_are_one_name() -> None:
+    assert voice_name("Rene\u0301") == voice_name("ren\u00e9") == "ren\u00e9"
