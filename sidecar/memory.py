@@ -69,7 +69,7 @@ class DialogMemory:
         if turn is None or record is None or left_s <= 0:
             raise UnknownAudio("The audio is unknown or has expired.", param="audio_id")
         heard = record.heard(played_ms)
-        corrected = replace(turn, transcript=heard.text)
+        corrected = replace(turn, transcript=heard.text, cut=heard.chars < record.heard().chars)
         await self._store.put(tenant, KIND, audio_id, corrected.to_bytes(), ttl_s=left_s)
         return heard
 

@@ -20,13 +20,17 @@ MAX_REFERENCES = 1_000
 
 @dataclass(frozen=True, slots=True)
 class SpokenTurn:
-    """What is remembered of one spoken reply until ``expires_at`` (unix seconds). ``dialog`` names its dialog."""
+    """What is remembered of one spoken reply until ``expires_at`` (unix seconds). ``dialog`` names its dialog.
+
+    ``cut``: its listener interrupted it, so that what comes next must not lean on how it ended.
+    """
 
     transcript: str
     dialog_seed: int
     reply_index: int
     expires_at: int
     dialog: str = ""
+    cut: bool = False
 
     def to_bytes(self) -> bytes:
         """JSON, readable by every later version."""
@@ -38,6 +42,7 @@ class SpokenTurn:
                 "reply_index": self.reply_index,
                 "expires_at": self.expires_at,
                 "dialog": self.dialog,
+                "cut": self.cut,
             },
             ensure_ascii=False,
         ).encode("utf-8", "surrogatepass")
@@ -53,6 +58,7 @@ class SpokenTurn:
                 reply_index=record["reply_index"],
                 expires_at=record["expires_at"],
                 dialog=record.get("dialog", ""),
+                cut=record.get("cut") is True,
             )
         except (ValueError, KeyError, TypeError, RecursionError):
             return None

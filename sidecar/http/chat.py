@@ -90,7 +90,8 @@ async def _answer(service: Service, caller: Caller, raw: bytes, headers: Mapping
         await stack.enter_async_context(service.place(caller, wish.n))
         stream = await service.llm.stream(upstream_body(body, messages), headers)
         stack.push_async_callback(stream.aclose)
-        kept = await _kept_carry(service, caller, voicing, dialog) if references else None
+        leans = bool(references) and not (turn is not None and turn.cut)
+        kept = await _kept_carry(service, caller, voicing, dialog) if leans else None
         spoken = SpokenAnswer(
             service,
             caller,

@@ -100,6 +100,8 @@ async def test_after_it_has_ended(quick: Running) -> None:
         assert heard["played_ms"] <= len(answer.choices[0].pcm) / 48
         assert LONG.startswith(heard["heard_text"])
         assert await told(quick, audio_id) == (heard["heard_text"] or None)
+        turn = (await quick.service.memory.recall("local", [audio_id]))[audio_id]
+        assert turn.cut is (played_ms < 1e9), "what comes next leans on no end that nobody heard"
     assert texts == sorted(texts, key=len)
     assert texts[-1] == LONG[:-1]
     assert (await post_heard(quick, audio_id, played_ms=-5)).json()["played_ms"] == 0

@@ -8,11 +8,14 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import replace
 from itertools import pairwise
+from pathlib import Path
 
 import numpy as np
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from adapters.engines.qwen3_tts.engine import make
 from adapters.engines.tone import ToneEngine, ToneSettings
 from sidecar.clock import SystemClock
 from sidecar.core.events import ReplyAudio, ReplyEvent, SegmentEnded
@@ -21,6 +24,7 @@ from sidecar.live_reply import LiveReply
 from sidecar.ports import Clock, Engine, Utterance
 from sidecar.reply import ReplyLimits, SoundRules, Voicing
 from tests.adapters.engines.clocks import ManualClock, settle
+from tests.adapters.engines.qwen3_tts import tiny
 from tests.adapters.engines.qwen3_tts.toy_engine import toy_engine
 
 TEXT = (
@@ -110,16 +114,23 @@ def test_every_generation_sounds_like_its_text_given_at_once(places: list[int]) 
     asyncio.run(run())
 
 
-async def test_the_embedded_runtime_too() -> None:
-    engine = toy_engine(max_rows=2)
+@pytest.mark.parametrize("weights", ["toy", "tiny"])
+async def test_the_embedded_runtime_too(weights: str, tmp_path: Path) -> None:
+    if weights == "toy":
+        engine: Engine = toy_engine(max_rows=2)
+    else:
+        checkpoint = tiny.write(tmp_path / "tiny", kind="custom_voice")
+        engine = make({"checkpoint": str(checkpoint), "device": "cpu", "max_rows": 2, "max_positions": 512})
     await engine.start()
     try:
         text = "one two three four five six seven. eight nine ten"
         feed = FeedLimits(roll_tokens=1_000)
-        whole = await spoken(engine, "vivian", [text], feed)
-        for seed in range(6):
+        voice = engine.traits.default_voice
+        whole = await spoken(engine, voice, [text], feed)
+        assert len(whole[1]) > 0
+        for seed in range(6 if weights == "toy" else 3):
             places = random.Random(seed).choices(range(len(text)), k=seed * 4)
-            pieces = await spoken(engine, "vivian", cut(text, places), feed)
+            pieces = await spoken(engine, voice, cut(text, places), feed)
             assert pieces[0] == whole[0] == [text]
             assert len(pieces[1]) == len(whole[1])
             assert np.allclose(pieces[1], whole[1], atol=1e-5)
