@@ -114,7 +114,8 @@ async def test_the_socket_tells_the_same_and_goes_on(fields: dict[str, Any], say
     [
         ({"voice": "nobody"}, False, SPEAKERS, "audio.voice"),
         ({"voice": "nobody"}, True, SPEAKERS, "audio.voice"),
-        ({"voice": "ryan", "language": "hi"}, False, LANGUAGES, "language"),
+        ({"voice": "ryan", "language": "hi"}, False, LANGUAGES, "audio.language"),
+        ({"voice": "ryan", "language": "hi"}, True, LANGUAGES, "audio.language"),
     ],
 )
 async def test_a_chat_tells_it_too(audio: dict[str, str], stream: bool, says: str, param: str, qwen: Running) -> None:
