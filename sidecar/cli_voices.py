@@ -22,8 +22,8 @@ def voices_options(command: Callable[..., Any]) -> Callable[..., Any]:
     """Where the voices are."""
     for option in (
         click.option("--store", metavar="URL", help="Without --url: local:, memory: or redis://..."),
-        click.option("--api-key", envvar="SIDECAR_API_KEY", metavar="KEY", help="Key for --url."),
-        click.option("--url", envvar="SIDECAR_URL", metavar="URL", help="Running server, as http://127.0.0.1:8800."),
+        click.option("--api-key", envvar="SPEECH_API_KEY", metavar="KEY", help="Key for --url (or SPEECH_API_KEY)."),
+        click.option("--url", envvar="SPEECH_URL", metavar="URL", help="Running server, as http://127.0.0.1:8800."),
     ):
         command = option(command)
 

@@ -12,7 +12,8 @@ import pytest
 from click.testing import CliRunner, Result
 
 from sidecar.cli import commands
-from tests.e2e.conftest import Running, running
+from sidecar.voices_cli import Refused
+from tests.e2e.conftest import KEY, Running, running
 from tests.e2e.voice_tools import recording, upload, vector, wav_file
 
 ADDED = ["--consent", "c-1", "--language", "de", "--description", "Warm.", "--seed", "5"]
@@ -34,6 +35,17 @@ def numbers(tmp_path: Path) -> str:
 
 def invoke(*words: str) -> Result:
     return CliRunner().invoke(commands, ["voices", *words], standalone_mode=False)
+
+
+def test_the_server_may_be_named_by_the_environment(monkeypatch: pytest.MonkeyPatch) -> None:
+    def work(server: Running) -> None:
+        monkeypatch.setenv("SPEECH_URL", server.url)
+        monkeypatch.setenv("SPEECH_API_KEY", KEY)
+        assert invoke("list").output == "no stored voices\n"
+        monkeypatch.setenv("SPEECH_API_KEY", f"{KEY}x")
+        assert isinstance(invoke("list").exception, Refused)
+
+    with_server(work, auth__api_keys=(f"acme:{KEY}",))
 
 
 def with_server(work: Callable[[Running], None], **flags: Any) -> None:
