@@ -61,13 +61,15 @@ class Grant:
 def parse_entry(entry: str) -> Grant:
     """Read ``key`` or ``tenant[+scope...]:key``.
 
-    The key is what follows the last colon. A tenant has 1 to 64 of ``a-z 0-9 _ -``; none (or an empty one) is
-    ``local``. Scopes are added to ``DEFAULT_SCOPES``. Raises ``ValueError``, whose text never contains the key.
+    The key is what follows the last colon. A tenant has 1 to 64 of ``a-z 0-9 _ -``; none (``key``, ``+scope:key``)
+    is ``local``. Scopes are added to ``DEFAULT_SCOPES``. Raises ``ValueError``, whose text never contains the key.
     """
-    who, _, key = entry.rpartition(":")
+    who, colon, key = entry.rpartition(":")
     if not _KEY.fullmatch(key):
         raise ValueError("a key is made of 1 to 512 visible ASCII characters except comma and colon")
     tenant, *extra = who.split("+")
+    if colon and not who:
+        raise ValueError("there is no tenant before the colon; leave the colon out too")
     if tenant and not _TENANT.fullmatch(tenant):
         raise ValueError("a tenant is 1 to 64 of a-z, 0-9, _ and -, beginning with a letter or digit")
     unknown = sorted(set(extra) - SCOPES)

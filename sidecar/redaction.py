@@ -94,8 +94,10 @@ def redact_field(name: str, value: object, *, show_texts: bool = False, depth: i
     """``value`` as it may be shown under ``name``: scalars, strings, and lists and dicts of them, all bounded.
 
     Other types are shown by their name only. A field counts as sensitive if its name, or what follows an
-    underscore in it, is: ``ref_text``, ``x-api-key``, ``store_url``.
+    underscore in it, is: ``ref_text``, ``x-api-key``, ``store_url``. A switch (true, false) hides nothing.
     """
+    if isinstance(value, bool):
+        return value
     kind = name.lower().replace("-", "_")
     if _is_one_of(kind, SECRET_FIELDS):
         return HIDDEN

@@ -56,6 +56,11 @@ def test_a_line_is_key_value() -> None:
     )
 
 
+def test_switches_are_shown_whatever_they_switch() -> None:
+    got = line(**{"speech.clean_text": False, "chat_mirror_content": True, "api_key": 0, "content": CANARY})
+    assert got.endswith("speech_clean_text=false chat_mirror_content=true api_key=*** content=***")
+
+
 @pytest.mark.parametrize(
     "field",
     ["api_key", "authorization", "Authorization", "x-api-key", "text", "heard_text", "prompt", "transcript",
