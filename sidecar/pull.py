@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import re
 from pathlib import Path
-from typing import Any
 
+from adapters.engines.qwen3_tts.hub import why_not_fetched
 from sidecar.faults import ConfigError
 from sidecar.wiring import data_folder
 
@@ -46,6 +46,6 @@ def pull_checkpoint(name: str) -> Path:
     return folder
 
 
-def _reason(error: Any) -> str:
-    first_line = str(error).strip().partition("\n")[0]
-    return f"{type(error).__name__}: {first_line[:200]}" if first_line else type(error).__name__
+def _reason(error: Exception) -> str:
+    reason, first_line = why_not_fetched(error), str(error).strip().partition("\n")[0]
+    return f"{reason}: {first_line[:200]}" if first_line and reason == type(error).__name__ else reason

@@ -24,6 +24,7 @@ from adapters.engines.qwen3_tts.codec_config import (
     speaker_encoder_config,
 )
 from adapters.engines.qwen3_tts.config import TalkerConfig, TransformerConfig, talker_config
+from adapters.engines.qwen3_tts.hub import why_not_fetched
 from adapters.engines.qwen3_tts.stages import CODEBOOKS
 from adapters.engines.qwen3_tts.tensors import TensorFile
 from sidecar.faults import ConfigError, EngineFault
@@ -64,7 +65,7 @@ def resolve(path_or_id: str | Path, *, offline: bool = False) -> Path:
     try:
         return Path(hub.snapshot_download(name, allow_patterns=patterns))
     except Exception as error:  # network, unknown repository, gated repository, full disk
-        raise ConfigError([f"checkpoint {name}: download failed ({type(error).__name__})"]) from error
+        raise ConfigError([f"checkpoint {name}: download failed: {why_not_fetched(error)}"]) from error
 
 
 class Weights:
