@@ -5,7 +5,7 @@ The engine's own voices come first, then stored voices (``sidecar.voice_choice``
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Container, Iterable, Mapping
 
 from sidecar.faults import UnknownVoice
 from sidecar.ports import EngineTraits
@@ -67,22 +67,35 @@ class VoiceBook:
 
     def unknown(self, name: str | None, stored: Iterable[str], param: str) -> UnknownVoice:
         """The fault for a name that means nothing."""
-        names = sorted({*self.names(), *stored})
+        stored = sorted(stored)
+        names = sorted({*self.names(stored), *stored})
         told = ", ".join(names[:MAX_NAMES_TOLD]) + (", ..." if len(names) > MAX_NAMES_TOLD else "")
-        known = f"There is no voice '{(name or PLACEHOLDER)[:64]}'. Voices: {told}."
+        said = [
+            f"There is no voice '{(name or PLACEHOLDER)[:64]}'.",
+            f"Voices: {told}." if told else "There is none yet.",
+        ]
         if not self._own:
-            known += " The engine clones voices and brings none: name a stored one, or send ref_audio or a vector."
-        return UnknownVoice(f"{known} {self._traits.more_voices}".rstrip(), param=param)
+            said.append("The engine clones voices and brings none: name a stored one, or send ref_audio or a vector.")
+            if stored and not self._leads(PLACEHOLDER, stored):
+                said.append(
+                    f"With voices.default (SIDECAR_VOICES__DEFAULT={stored[0][:64]}) a stored one speaks where none is "
+                    "named, and under OpenAI's names."
+                )
+        return UnknownVoice(" ".join([*said, self._traits.more_voices]).rstrip(), param=param)
 
-    def names(self) -> list[str]:
-        """Every name that is taken without stored voices, sorted, with ``default``."""
-        return sorted({PLACEHOLDER, *self._own, *self._aliases})
+    def names(self, stored: Iterable[str] = ()) -> list[str]:
+        """The engine's voices, and ``default`` and the aliases where they lead to one of these or of ``stored``."""
+        stored = frozenset(stored)
+        return sorted({*self._own, *(name for name in (PLACEHOLDER, *self._aliases) if self._leads(name, stored))})
 
-    def describe(self) -> list[dict[str, str]]:
+    def describe(self, stored: Iterable[str] = ()) -> list[dict[str, str]]:
         """The same with a readable name, for pickers."""
         described = {voice.name: voice.description or voice.name for voice in self._traits.voices}
-        entries = []
-        for name in self.names():
-            voice = name if name in self._own else self.target(name) or "none"
-            entries.append({"id": name, "name": described.get(name, f"{name}: {voice}")})
-        return entries
+        return [
+            {"id": name, "name": described.get(name) or f"{name}: {self.target(name)}"} for name in self.names(stored)
+        ]
+
+    def _leads(self, name: str, stored: Container[str]) -> bool:
+        """True if ``default``, or an alias, ends at a voice that there is."""
+        target = self.target(name)
+        return target is not None and (self.own(target) is not None or target in stored)

@@ -65,7 +65,7 @@ async def list_voices(request: Request[Any, Any, Any], service: Injected) -> ASG
         service.answered(fault)
         return fault_response(fault, openai_error).to_asgi_response(app=None, request=request)
     stored = {card.name: card for card in cards if not service.voices.reserved(card.name)}
-    details = [entry for entry in service.voices.describe() if entry["id"] not in stored]
+    details = [entry for entry in service.voices.describe(stored) if entry["id"] not in stored]
     details += [{"id": name, "name": card.description or name} for name, card in stored.items()]
     details.sort(key=lambda entry: entry["id"])
     names = [entry["id"] for entry in details]

@@ -91,3 +91,37 @@ def test_an_unknown_voice_lists_the_others_within_bounds() -> None:
 def test_pickers_see_what_each_name_means() -> None:
     shown = {entry["id"]: entry["name"] for entry in book({"nova": "bass"}).describe()}
     assert shown == {"alto": "voice alto", "bass": "voice bass", "default": "default: alto", "nova": "nova: bass"}
+
+
+OPENAI = {"alloy": "default", "nova": "default"}
+
+
+def test_names_that_lead_nowhere_are_not_listed() -> None:
+    none = book(OPENAI, own=())
+    assert none.names() == []
+    assert none.describe(["anna"]) == []
+    assert none.unknown("alloy", (), "voice").message.startswith(
+        "There is no voice 'alloy'. There is none yet. The engine clones voices"
+    )
+    assert "voices.default" not in none.unknown("alloy", (), "voice").message
+    assert book({"round": "about", "about": "round", "mixed": "alto+bass"}).names() == [
+        "alto",
+        "bass",
+        "default",
+        "mixed",
+    ]
+
+
+def test_stored_voices_that_nothing_leads_to_may_be_made_the_default() -> None:
+    fault = book(OPENAI, own=()).unknown("alloy", ["berta", "anna"], "voice")
+    assert "Voices: anna, berta. " in fault.message
+    assert "(SIDECAR_VOICES__DEFAULT=anna)" in fault.message
+
+
+def test_aliases_of_stored_voices_are_listed_while_these_are_there() -> None:
+    named = book({**OPENAI, "clara": "gone"}, "anna", own=())
+    assert named.names() == []
+    assert [entry["name"] for entry in named.describe(["anna"])] == ["alloy: anna", "default: anna", "nova: anna"]
+    message = named.unknown("clara", ["anna"], "voice").message
+    assert "Voices: alloy, anna, default, nova." in message
+    assert "SIDECAR_VOICES__DEFAULT" not in message
