@@ -119,8 +119,15 @@ class ChatTurn:
     """
 
     def __init__(
-        self, stream: ChatStream, n: int, make_reply: Callable[[int], SpokenReply], starts_in_think: bool
+        self,
+        stream: ChatStream,
+        n: int,
+        make_reply: Callable[[int], SpokenReply],
+        starts_in_think: bool,
+        *,
+        word_times: bool = False,
     ) -> None:
+        self._word_times = word_times
         self._stream = stream
         self._choices = {index: _Choice(make_reply(index), ReasoningFilter(starts_in_think)) for index in range(n)}
         self._queue: asyncio.Queue[TurnEvent | BaseException] = asyncio.Queue(QUEUE_EVENTS)
@@ -176,8 +183,9 @@ class ChatTurn:
                         self._choices[event.choice].over = True
                     if broken is None or not isinstance(event, ChoiceOver):
                         yield event
-                        for more in self._taken(event):
-                            yield more
+                        self._taken(event)
+                        if timed := self._timed(event):
+                            yield timed
             if broken is not None and not all(choice.stopped for choice in self._choices.values()):
                 raise broken
 
@@ -188,15 +196,25 @@ class ChatTurn:
         choice = self._choices[event.choice]
         return choice.over or (choice.stopped and not isinstance(event, ChoiceOver))
 
-    def _taken(self, event: TurnEvent) -> list[TurnEvent]:
-        """The reader came back for more: it has dealt with this one. What comes of that."""
+    def _timed(self, event: TurnEvent) -> WordsTimed | None:
+        """The words of a segment that has been sent, for those who want them."""
+        if not (self._word_times and isinstance(event, Heard) and isinstance(event.event, SegmentEnded)):
+            return None
+        choice = self._choices[event.choice]
+        if choice.stopped or event.event.fault is not None:
+            return None
+        times = choice.playhead.ended()
+        return WordsTimed(event.choice, tuple(times)) if times else None
+
+    def _taken(self, event: TurnEvent) -> None:
+        """The reader came back for more: it has dealt with this one."""
         if isinstance(event, Words):
             self._choices[event.choice].playhead.wrote(event.text)
         if not isinstance(event, Heard):
-            return []
+            return
         choice, happened = self._choices[event.choice], event.event
         if choice.stopped:
-            return []
+            return
         if isinstance(happened, SegmentStarted):
             segment = happened.segment
             choice.playhead.began(segment.start, segment.end, segment.spoken, happened.ends)
@@ -208,9 +226,8 @@ class ChatTurn:
             choice.playhead.sent(happened.pcm, happened.text_chars)
         elif happened.fault is not None:
             choice.playhead.abandoned()
-        elif times := choice.playhead.ended():
-            return [WordsTimed(event.choice, tuple(times))]
-        return []
+        elif not self._word_times:
+            choice.playhead.over()
 
     async def _read_model(self) -> None:
         try:

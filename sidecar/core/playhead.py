@@ -120,6 +120,7 @@ class Playhead:
         self._end_ms: list[int] = []
         self._end_char: list[int] = []
         self._now: _Now | None = None
+        self._unplaced: list[tuple[_Now, int]] = []
         self._weight = 0.0
         self._weighed_s = 0.0
 
@@ -158,27 +159,43 @@ class Playhead:
         if self._now is not None:
             self._now.unheard = True
 
+    def over(self) -> None:
+        """The segment has been sent whole; where its words lie is found out when somebody asks."""
+        if self._now is not None:
+            self._unplaced.append((self._now, self._sent_samples))
+            self._now = None
+
     def ended(self) -> list[WordTime]:
-        """The segment has been sent whole. Its words, at their places in the reply's text and in its sound."""
-        now, self._now = self._now, None
-        if now is None:
-            return []
-        if now.unheard and (words := words_of(now.words_in)):
-            self._end_ms.append(self.sent_ms)
-            self._end_char.append(now.end_of(words[-1].end))
-            return []
-        times = _placed(now)
-        self._weight += sum(word.weight for word in words_of(now.words_in))
-        self._weighed_s += float(now.loudness.active().sum()) * 0.02
-        for time in times:
-            self._end_ms.append(time.end_ms)
-            self._end_char.append(time.end)
+        """The segment has been sent whole. Its words, at their places in the reply's text and in its sound.
+
+        Takes milliseconds for each minute of sound.
+        """
+        self.over()
+        return self._place()
+
+    def _place(self) -> list[WordTime]:
+        """Find the words of the segments that are over; those of the last one are answered."""
+        times: list[WordTime] = []
+        for now, end_samples in self._unplaced:
+            times = []
+            if now.unheard and (words := words_of(now.words_in)):
+                self._end_ms.append(end_samples // SAMPLES_PER_MS)
+                self._end_char.append(now.end_of(words[-1].end))
+                continue
+            times = _placed(now)
+            self._weight += sum(word.weight for word in words_of(now.words_in))
+            self._weighed_s += float(now.loudness.active().sum()) * 0.02
+            for time in times:
+                self._end_ms.append(time.end_ms)
+                self._end_char.append(time.end)
+        self._unplaced.clear()
         return times
 
     def abandoned(self) -> None:
         """The segment will not be sent to its end: only words that surely sounded count."""
         now = self._now
         if now is not None:
+            self._place()
             self._note_partial(now)
             self._now = None
 
@@ -196,7 +213,8 @@ class Playhead:
         return self.record().heard(played_ms)
 
     def record(self) -> HeardRecord:
-        """All that is needed to tell later what was heard."""
+        """All that is needed to tell later what was heard. Takes milliseconds for each minute of sound, once."""
+        self._place()
         ends_ms, ends_char = self._end_ms, self._end_char
         if self._now is not None:
             partial_ms, partial_char = self._partial(self._now)

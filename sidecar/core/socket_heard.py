@@ -62,7 +62,7 @@ class SocketHeard:
         """The unit is over: sent ``whole``, or not to its end."""
         self._before = None
         if whole:
-            self._playhead.ended()
+            self._playhead.over()
         else:
             self._playhead.abandoned()
 

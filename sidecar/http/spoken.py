@@ -78,7 +78,8 @@ class SpokenAnswer:
         self._cut: dict[int, HeardSoFar] = {}
         self._remembering = asyncio.Lock()
         self._expires_at = service.memory.expiry()
-        self._turn = ChatTurn(stream, wish.n, self._reply, service.config.llm.starts_in_think)
+        thinking = service.config.llm.starts_in_think
+        self._turn = ChatTurn(stream, wish.n, self._reply, thinking, word_times=wish.word_times)
 
     def _reply(self, choice: int) -> SpokenReply:
         service = self._service
@@ -152,8 +153,10 @@ class SpokenAnswer:
         ``audio_id`` is one of its own.
         """
         choice = self._audio_ids.index(audio_id)
-        heard = self._cut[choice] = self._turn.playhead(choice).heard(played_ms)
-        if self._turn.stop(choice) and self._ears is not None and self._ears.continuity is not None and choice == 0:
+        async with self._remembering:
+            heard = self._cut[choice] = self._turn.playhead(choice).heard(played_ms)
+            stopped = self._turn.stop(choice)
+        if stopped and self._ears is not None and self._ears.continuity is not None and choice == 0:
             self._ears.continuity.reset()
         self._service.metrics.cancelled()
         await self._remember(choice, heard.text)
@@ -172,7 +175,9 @@ class SpokenAnswer:
                 text, self._voicing.dialog_seed, self._voicing.reply_index, self._expires_at, self._dialog
             )
             await memory.remember(tenant, audio_id, turn)
-            await memory.keep_words(tenant, audio_id, self._turn.playhead(choice).record())
+            # Of a long reply this takes a while; nobody else looks at it meanwhile.
+            record = await asyncio.to_thread(self._turn.playhead(choice).record)
+            await memory.keep_words(tenant, audio_id, record)
 
     async def _keep_carry(self) -> None:
         """Leave the dialog's next reply something to lean on; it was spoken to its end."""

@@ -60,7 +60,7 @@ class UnitListener:
         elif isinstance(event, SegmentGrew):
             playhead.grew(event.spoken, event.ends)
         else:
-            playhead.ended()
+            playhead.over()
 
     def over(self, unit: Unit[SessionConfig], *, whole: bool) -> dict[str, Any]:
         """The unit is over, ``whole`` or not. What its closing event says of what was heard, if it was cut off."""
