@@ -48,8 +48,10 @@ class HostSettings:
     """How the process is watched; raises ``ValueError`` when a value makes no sense.
 
     ``back_off_s``: pauses before the first, second, ... restart; the last repeats, and after ``crash_window_s``
-    without a crash they begin anew. ``max_crashes`` within ``crash_window_s`` and it stays down. ``window_frames``: an
-    utterance sends no further chunk while so many frames wait at the reader's side. ``ping_every_s``; a process that
+    without a crash they begin anew. ``max_crashes`` within ``crash_window_s`` and it is down for ``retry_s``; whoever
+    asks then, for speech or for its health, has it started once more, and until it has run for ``crash_window_s`` one
+    crash is enough to bring it down again. ``window_frames``: an utterance sends no further chunk while so many frames
+    wait at the reader's side. ``ping_every_s``; a process that
     has not answered a ping for ``hang_after_s``, says that it is not well, or gives a waiting reader of a complete text
     nothing for ``silent_after_s`` is killed. ``start_timeout_s`` for loading. ``restart_wait_s``: how long utterances
     wait for a restart. ``max_replays``: how often one utterance is opened again.
@@ -58,6 +60,7 @@ class HostSettings:
     back_off_s: tuple[float, ...] = (1.0, 2.0, 4.0, 8.0, 16.0, 30.0)
     max_crashes: int = 3
     crash_window_s: float = 60.0
+    retry_s: float = 60.0
     window_frames: int = 8
     ping_every_s: float = 2.0
     hang_after_s: float = 30.0
@@ -70,8 +73,11 @@ class HostSettings:
     def __post_init__(self) -> None:
         if not self.back_off_s or min(self.back_off_s) < 0 or self.max_crashes < 1 or self.window_frames < 1:
             raise ValueError("back_off_s must not be empty or negative, max_crashes and window_frames at least 1")
-        times = (self.crash_window_s, self.ping_every_s, self.hang_after_s, self.silent_after_s)
-        if min(*times, self.start_timeout_s, self.restart_wait_s, self.stop_timeout_s) <= 0 or self.max_replays < 0:
+        times = (
+            *(self.crash_window_s, self.retry_s, self.ping_every_s, self.hang_after_s, self.silent_after_s),
+            *(self.start_timeout_s, self.restart_wait_s, self.stop_timeout_s),
+        )
+        if min(times) <= 0 or self.max_replays < 0:
             raise ValueError("times must be positive, max_replays not negative")
 
 
@@ -93,6 +99,9 @@ class HostedEngine:
         self._calls: dict[int, HostedSpeaking | HostedClip] = {}
         self._next_id = 1
         self._crashes: deque[float] = deque()
+        self._came_up_ms: float | None = None
+        self._retry_ms: float | None = None
+        self._asked_again = asyncio.Event()
         self._supervisor: asyncio.Task[None] | None = None
         self._ready: asyncio.Future[None] | None = None
         self._process: subprocess.Popen[bytes] | None = None
@@ -150,7 +159,8 @@ class HostedEngine:
         return call.opened.result()
 
     async def health(self) -> EngineHealth:
-        """Not ok while the process starts or is started anew, and when it stays down."""
+        """Not ok while the process starts or is started anew, and when it is down."""
+        self._retry_if_due()
         active = sum(call.holds_row for call in self._calls.values())
         return EngineHealth(self._state == "running", "" if self._state == "running" else self._reason, active)
 
@@ -187,8 +197,10 @@ class HostedEngine:
         return self._next_id
 
     async def _ask(self, call: HostedSpeaking | HostedClip) -> None:
+        self._retry_if_due()
         if self._state in ("new", "starting", "closed", "down"):
-            raise EngineLost(f"The speech engine is not available: {self._reason}.", retry_after_s=5.0)
+            left_s = 5.0 if self._retry_ms is None else max(1.0, (self._retry_ms - self._clock.now_ms()) / 1e3)
+            raise EngineLost(f"The speech engine is not available: {self._reason}.", retry_after_s=left_s)
         try:
             message = call.message()
         except ValueError as error:
@@ -206,8 +218,10 @@ class HostedEngine:
             raise
 
     async def _supervise(self, ready: asyncio.Future[None]) -> None:
-        restarts = 0
+        restarts = crashes = 0
+        on_trial = False
         while True:
+            self._came_up_ms = None
             try:
                 why = await self._run_once(ready)
             except Fault as fault:  # the engine itself says that it cannot start
@@ -226,14 +240,35 @@ class HostedEngine:
                 self._go_down(why)
                 ready.set_exception(EngineFault(f"The speech engine's process ended while it started: {why}."))
                 return
-            if len(self._crashes) >= self._host.max_crashes:
-                self._go_down(f"stays down after {len(self._crashes)} crashes, the last: {why}")
-                return
+            on_trial = on_trial and not self._ran_well()
+            crashes = crashes + 1 if on_trial else len(self._crashes)
+            if on_trial or crashes >= self._host.max_crashes:
+                await self._stay_down(f"{crashes} crashes, the last: {why}")
+                on_trial = True
+                continue
             self._state, self._reason = "restarting", f"is started anew after a crash ({why})"
             for call in list(self._calls.values()):
                 call.cut(self._host.max_replays, deterministic=self.traits.deterministic)
             pause_s = self._host.back_off_s[min(restarts, len(self._host.back_off_s)) - 1]
             await self._clock.sleep(pause_s * 1e3)
+
+    def _ran_well(self) -> bool:
+        """Whether the process that is gone had run long enough for its crash to be a new one."""
+        ran_from_ms, window_ms = self._came_up_ms, self._host.crash_window_s * 1e3
+        return ran_from_ms is not None and self._clock.now_ms() - ran_from_ms > window_ms
+
+    async def _stay_down(self, crashes: str) -> None:
+        """Until somebody asks after ``retry_s``."""
+        self._asked_again.clear()
+        self._retry_ms = self._clock.now_ms() + self._host.retry_s * 1e3
+        self._go_down(f"down after {crashes}; tried again every {self._host.retry_s:g} s when it is asked")
+        await self._asked_again.wait()
+        _log.warning("the engine process is tried again")
+
+    def _retry_if_due(self) -> None:
+        if self._state == "down" and self._retry_ms is not None and self._clock.now_ms() >= self._retry_ms:
+            self._state, self._reason, self._retry_ms = "restarting", f"is tried again, was {self._reason}", None
+            self._asked_again.set()
 
     def _go_down(self, reason: str) -> None:
         self._state, self._reason = "down", reason
@@ -251,6 +286,7 @@ class HostedEngine:
             if waiting is not None:
                 waiting.cancel()
             self._state, self._reason = "running", ""
+            self._came_up_ms = self._clock.now_ms()
             if not ready.done():
                 ready.set_result(None)
             for call in list(self._calls.values()):

@@ -17,6 +17,7 @@ from adapters.engines.host_wire import MAX_HEADER_BYTES
 from sidecar.clock import SystemClock
 from sidecar.faults import EngineFault, EngineLost, EngineOverloaded, TooLarge, UnknownVoice, UnsupportedByEngine
 from sidecar.ports import FRAME_SAMPLES, Utterance
+from tests.adapters.engines.clocks import ManualClock
 from tests.adapters.engines.hosted import FACTORIES, SAY, TEXT, Make, joined, killed, make, rest, said, started, until
 from tests.adapters.engines.qwen3_tts.toy_engine import toy_engine
 
@@ -190,7 +191,7 @@ async def test_a_text_that_kills_the_process_is_not_tried_for_ever(make: Make) -
     assert len(await said(await engine.open(SAY))) > 0
 
 
-async def test_three_crashes_and_it_stays_down_with_the_reason(make: Make) -> None:
+async def test_three_crashes_and_it_is_down_with_the_reason(make: Make) -> None:
     engine = await started(make())
     for crash in range(1, 4):
         stream = (await engine.open(SAY)).chunks()
@@ -203,10 +204,86 @@ async def test_three_crashes_and_it_stays_down_with_the_reason(make: Make) -> No
             await rest(stream)
     health = await engine.health()
     assert not health.ok
-    assert health.reason == "stays down after 3 crashes, the last: killed by signal 9"
+    assert health.reason == (
+        "down after 3 crashes, the last: killed by signal 9; tried again every 60 s when it is asked"
+    )
     assert health.active_rows == 0
-    with pytest.raises(EngineLost, match="stays down"):
+    with pytest.raises(EngineLost, match="down after 3 crashes") as lost:
         await engine.open(SAY)
+    assert 0 < (lost.value.retry_after_s or 0) <= 60
+
+
+async def down(clock: ManualClock) -> HostedEngine:
+    """An engine that has crashed as often as it may."""
+    host = HostSettings(back_off_s=(1,), max_crashes=2, retry_s=60, crash_window_s=60, ping_every_s=1e6)
+    engine = HostedEngine(f"{FACTORIES}:tone", {}, clock, host)
+    await engine.start()
+    killed(engine)
+    await until(lambda: engine._state == "restarting" and engine.pid is None)
+    await clock.advance(1_000)
+    await until(lambda: engine._state == "running")
+    killed(engine)
+    await until(lambda: engine._state == "down")
+    return engine
+
+
+async def test_what_is_down_is_tried_again_when_it_is_asked_and_once_only() -> None:
+    clock = ManualClock()
+    engine = await down(clock)
+    await clock.advance(59_000)
+    with pytest.raises(EngineLost, match="down after 2 crashes") as lost:
+        await engine.open(SAY)
+    assert lost.value.retry_after_s == 1.0
+    await clock.advance(100_000)
+    assert engine.pid is None, "nobody has asked"
+
+    assert len(await said(await engine.open(SAY))) > 0
+    assert (await engine.health()).ok
+
+    killed(engine)
+    await until(lambda: engine._state == "down")
+    assert (await engine.health()).reason.startswith("down after 3 crashes, the last: killed by signal 9;")
+    await clock.advance(59_000)
+    assert engine.pid is None
+    with pytest.raises(EngineLost):
+        await engine.open(SAY)
+    await clock.advance(1_000)
+    assert len(await said(await engine.open(SAY))) > 0
+    await engine.close()
+
+
+async def test_whoever_asks_for_its_health_has_it_tried_again_and_a_quiet_minute_makes_it_good() -> None:
+    clock = ManualClock()
+    engine = await down(clock)
+    await clock.advance(60_000)
+    health = await engine.health()
+    assert not health.ok
+    assert health.reason.startswith("is tried again, was down after 2 crashes")
+    await until(lambda: engine._state == "running")
+    assert (await engine.health()).ok
+
+    await clock.advance(61_000)
+    killed(engine)
+    await until(lambda: engine._state == "restarting" and engine.pid is None)
+    await clock.advance(1_000)
+    await until(lambda: engine._state == "running")
+    await engine.close()
+
+
+async def test_an_engine_that_does_not_start_again_is_down_again(tmp_path: Path) -> None:
+    clock = ManualClock()
+    host = HostSettings(max_crashes=1, retry_s=60, ping_every_s=1e6)
+    engine = HostedEngine(f"{FACTORIES}:dies_later", {"mark": str(tmp_path / "mark")}, clock, host)
+    await engine.start()
+    killed(engine)
+    await until(lambda: engine._state == "down")
+    await clock.advance(60_000)
+    with pytest.raises(EngineLost):
+        await engine.open(SAY)
+    health = await engine.health()
+    assert (engine._state, health.ok) == ("down", False)
+    assert health.reason.startswith("down after 2 crashes")
+    await engine.close()
 
 
 async def test_pauses_between_restarts_grow_and_begin_anew_after_a_quiet_minute() -> None:
@@ -360,7 +437,7 @@ async def test_signals_of_the_terminal_are_for_the_server(make: Make) -> None:
 
 
 def test_settings_that_make_no_sense() -> None:
-    for wrong in ({"back_off_s": ()}, {"max_crashes": 0}, {"ping_every_s": 0}, {"max_replays": -1}):
+    for wrong in ({"back_off_s": ()}, {"max_crashes": 0}, {"retry_s": 0}, {"ping_every_s": 0}, {"max_replays": -1}):
         with pytest.raises(ValueError):
             HostSettings(**wrong)
     with pytest.raises(ValueError):
