@@ -5,9 +5,8 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
-from adapters.engines.qwen3_tts.hub import why_not_fetched
 from sidecar.faults import ConfigError
-from sidecar.wiring import data_folder
+from sidecar.wiring import data_folder, why_not_fetched
 
 SHORT_NAMES = {
     "0.6b": "Qwen/Qwen3-TTS-12Hz-0.6B-CustomVoice",

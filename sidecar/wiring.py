@@ -6,6 +6,7 @@ import logging
 import os
 import sys
 from collections.abc import Mapping
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -14,6 +15,7 @@ from adapters.audio.encode import PyAvCodec
 from adapters.audio.fetch import PublicFetcher
 from adapters.engines.builtin import BuiltinEngine, BuiltinSettings
 from adapters.engines.host import HostedEngine
+from adapters.engines.qwen3_tts import hub
 from adapters.engines.tone import ToneEngine, ToneSettings
 from adapters.llm.openai_chat import OpenAiChat, OpenAiChatSettings
 from adapters.llm.scripted import ScriptedLanguageModel, ScriptedSettings
@@ -27,6 +29,7 @@ from sidecar.gate import Gate
 from sidecar.http.service import Service
 from sidecar.memory import DialogMemory
 from sidecar.ports import AudioCodec, ClipReader, Clock, Engine, LanguageModel, Store
+from sidecar.redaction import redact_url
 from sidecar.telemetry import Metrics
 from sidecar.voice_library import LibraryLimits, VoiceLibrary
 
@@ -179,6 +182,51 @@ def pulled_checkpoint() -> Path | None:
     """The checkpoint that ``sidecar pull`` fetched last, if any."""
     folders = [file.parent for file in (data_folder() / "checkpoints").glob("*/config.json")]
     return max(folders, key=lambda folder: (folder / "config.json").stat().st_mtime, default=None)
+
+
+def why_not_fetched(error: BaseException) -> str:
+    """Why the model hub gave nothing, in words; an exception's type where there is no other reason."""
+    return hub.why_not_fetched(error)
+
+
+@dataclass(frozen=True, slots=True)
+class EngineHere:
+    """One engine on this machine, or a part of it. ``ready``: it could speak now; ``detail`` says why, or why not."""
+
+    name: str
+    ready: bool
+    detail: str
+
+
+def engines_here(config: Config) -> list[EngineHere]:
+    """Every engine there is, with what it needs; nothing is started. Takes seconds: libraries are loaded."""
+    engine = config.engine
+    builtin = BuiltinEngine(BuiltinSettings()).traits
+    servers = ", ".join(map(redact_url, engine.urls)) or "no servers: engine.urls names them"
+    return [
+        EngineHere("builtin", True, f"{', '.join(builtin.languages)}. {builtin.more_voices}".rstrip()),
+        *_qwen3_tts_here(engine.checkpoint or pulled_checkpoint(), engine.device),
+        EngineHere("omni", bool(engine.urls), servers),
+        EngineHere("tone", True, "tones in place of speech, for tests and load"),
+    ]
+
+
+def _qwen3_tts_here(checkpoint: str | Path | None, device: str) -> list[EngineHere]:
+    try:
+        # Loaded here: a server with another engine has no use for this one's libraries.
+        from adapters.engines.qwen3_tts.here import found_checkpoint, found_here
+    except (ImportError, OSError) as error:
+        return [EngineHere("qwen3_tts", False, f"its libraries cannot be loaded ({type(error).__name__})")]
+    parts = found_here(device)
+    if checkpoint is None:
+        ready, detail = False, "no checkpoint: `sidecar pull 0.6b`, or --checkpoint FOLDER"
+    else:
+        found = found_checkpoint(checkpoint)
+        ready, detail = found.here and parts[0].here, found.detail
+    return [
+        EngineHere("qwen3_tts", ready, detail),
+        *(EngineHere(f"qwen3_tts {part.what}", part.here, part.detail) for part in parts),
+    ]
 
 
 def make_codes_decoder(checkpoint: str | Path, threads: int = 0) -> CodesDecoder:

@@ -8,7 +8,6 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from typing import Any
 
-import numpy as np
 from litestar import Litestar, Request, Response
 from litestar.config.cors import CORSConfig
 from litestar.datastructures import State
@@ -21,15 +20,11 @@ from sidecar.http import batch, chat, drift, heard, ops, passing, speech, stream
 from sidecar.http.access import AccessLog
 from sidecar.http.service import Service
 from sidecar.http.wire import fault_response, openai_error
-from sidecar.ports import Utterance
 from sidecar.speech_line import checked_chunks
 from sidecar.telemetry import LoopMonitor
-from voices.anchor import SpeakerAnchor
+from sidecar.warm_up import warm_up_utterance
 
 log = logging.getLogger(__name__)
-
-WARM_UP_TEXT = "Ready to speak."
-WARM_UP_FRAMES = 25
 
 
 def create_app(service: Service) -> ASGIApp:
@@ -91,23 +86,12 @@ def create_app(service: Service) -> ASGIApp:
 
 async def _warm_up(service: Service) -> None:
     """Speak once, unheard, so that the first listener does not pay for it."""
-    traits = service.engine.traits
-    if service.config.engine.warm_up and (traits.voices or traits.clone_widths):
+    voice = service.voices.own(service.config.voices.default or "")
+    asked = warm_up_utterance(service.engine.traits, voice)
+    if service.config.engine.warm_up and asked is not None:
         service.not_ready_reason = "warming up"
         try:
-            voice = service.voices.own(service.config.voices.default or "") or traits.default_voice
-            language = "en" if "en" in traits.languages else None
-            speaking = await service.engine.open(
-                Utterance(
-                    WARM_UP_TEXT,
-                    voice,
-                    seed=0,
-                    language=language,
-                    max_frames=WARM_UP_FRAMES,
-                    anchor=None if traits.voices else _nobody(traits.clone_widths[0]),
-                    output="pcm" if traits.pcm_out else "codes",
-                )
-            )
+            speaking = await service.engine.open(asked)
             async for _ in checked_chunks(speaking, service.config.engine.chunk_timeout_s):
                 pass
         except Fault as fault:
@@ -117,11 +101,6 @@ async def _warm_up(service: Service) -> None:
             return
     service.ready.set()
     service.warmed.set()
-
-
-def _nobody(width: int) -> SpeakerAnchor:
-    """A vector of no speaker, for engines that have no voices of their own."""
-    return SpeakerAnchor(np.ones(width, np.float32))
 
 
 def _uncaught(request: Request[Any, Any, Any], error: Exception) -> Response[bytes]:
