@@ -331,7 +331,8 @@ class Store(Protocol):
     """Small records, each under (tenant, kind, key); there is no call without a tenant.
 
     Every method raises ``StoreUnavailable`` when the store does not answer. Times to live count by the store's
-    own clock; an expired record is absent.
+    own clock; an expired record is absent. A record that was damaged in the store reads, and is listed, with an empty
+    value, and with version 0 if its version is damaged too; it can be deleted, put, and swapped for that version.
     """
 
     @property

@@ -241,6 +241,8 @@ def _to_bytes(record: VoiceRecord) -> bytes:
 
 
 def _card(fields: Fields, version: int) -> VoiceCard:
+    if version < 0:
+        raise DamagedValue("the version is damaged")
     anchors = fields.rows("anchors", 3, MAX_ANCHORS)
     return VoiceCard(
         name=fields.text("name"),

@@ -15,6 +15,9 @@ MAX_NAME_BYTES = 1_024
 MAX_VALUE_BYTES = 16 * 1024 * 1024
 """Largest value of one record."""
 
+MAX_VERSION = (1 << 53) - 1
+"""Largest version: the largest whole number that every store counts exactly. 1 comes after it."""
+
 
 def checked_name(tenant: str, kind: str, key: str) -> Name:
     """The name itself. Raises ``BadRequest`` for parts that are too long or not valid Unicode."""

@@ -9,7 +9,7 @@ import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
-from adapters.stores.names import Name
+from adapters.stores.names import MAX_VERSION, Name
 from sidecar.faults import Conflict, StoreUnavailable
 from sidecar.ports import Stored
 
@@ -31,14 +31,20 @@ SWEEP_PER_WRITE = 8
 _BUSY_TRIES = 20
 _BUSY_PAUSE_S = 0.05
 
-_GET = """SELECT value, version FROM records
-    WHERE tenant = ? AND kind = ? AND key = ? AND (expires_s IS NULL OR expires_s > ?)"""
-_VERSION = """SELECT version FROM records
-    WHERE tenant = ? AND kind = ? AND key = ? AND (expires_s IS NULL OR expires_s > ?)"""
-_KEYS = """SELECT key FROM records
-    WHERE tenant = ? AND kind = ? AND (expires_s IS NULL OR expires_s > ?) ORDER BY key"""
-_HEADS = """SELECT key, version, coalesce(substr(value, 1, ?), x'') FROM records
-    WHERE tenant = ? AND kind = ? AND (expires_s IS NULL OR expires_s > ?) ORDER BY key"""
+# SQLite keeps a value of any type in any column. Types are asked of it there: one text that is not UTF-8 would end
+# the reading of all rows.
+_SOUND_VERSION = f"""CASE WHEN typeof(version) = 'integer' AND version BETWEEN 1 AND {MAX_VERSION}
+    THEN version ELSE 0 END"""
+_SOUND = f"typeof(value) = 'blob' AND typeof(expires_s) IN ('null', 'real') AND {_SOUND_VERSION} > 0"
+_GET = f"""SELECT CASE WHEN {_SOUND} THEN value ELSE x'' END, {_SOUND_VERSION} FROM records
+    WHERE tenant = ? AND kind = ? AND key = ? AND (expires_s IS NULL OR expires_s > ?)"""  # noqa: S608  of constants
+_VERSION = f"""SELECT {_SOUND_VERSION} FROM records
+    WHERE tenant = ? AND kind = ? AND key = ? AND (expires_s IS NULL OR expires_s > ?)"""  # noqa: S608  of constants
+_KEYS = """SELECT CAST(key AS BLOB) FROM records
+    WHERE tenant = ? AND kind = ? AND typeof(key) = 'text' AND (expires_s IS NULL OR expires_s > ?) ORDER BY key"""
+_HEADS = f"""SELECT CAST(key AS BLOB), {_SOUND_VERSION},
+    coalesce(CASE WHEN {_SOUND} THEN substr(value, 1, ?) END, x'') FROM records
+    WHERE tenant = ? AND kind = ? AND typeof(key) = 'text' AND (expires_s IS NULL OR expires_s > ?) ORDER BY key"""  # noqa: S608  of constants
 _WRITE = """INSERT OR REPLACE INTO records (tenant, kind, key, version, expires_s, value)
     VALUES (?, ?, ?, ?, ?, ?)"""
 _DELETE = "DELETE FROM records WHERE tenant = ? AND kind = ? AND key = ?"
@@ -64,8 +70,9 @@ _SCHEMA = (
 class Records:
     """Records by (tenant, kind, key), with versions and expiry by ``now_s``.
 
-    Methods raise ``sqlite3.Error``, ``OSError`` or ``UnicodeError`` as they come; ``unavailable`` makes a fault of
-    them.
+    A row whose columns are not of our types is damaged by itself: see ``sidecar.ports.Store``. One whose key is no
+    text has no name and is passed over. Methods raise ``sqlite3.Error``, ``OSError`` or ``UnicodeError`` as they come;
+    ``unavailable`` makes a fault of them.
     """
 
     def __init__(self, path: Path | None, *, now_s: Callable[[], float], max_bytes: int, busy_timeout_s: float) -> None:
@@ -109,12 +116,7 @@ class Records:
         """Return the living record."""
         self._sweep_if_due()
         row = self._db.execute(_GET, (*name, self._now_s())).fetchone()
-        if row is None:
-            return None
-        value, version = row
-        if not (isinstance(value, bytes) and isinstance(version, int)):
-            raise StoreUnavailable(_DAMAGED)
-        return Stored(value=value, version=version)
+        return None if row is None else Stored(*row)
 
     def put(self, name: Name, value: bytes, ttl_s: float | None) -> int:
         """Write in any case; returns the new version."""
@@ -142,20 +144,14 @@ class Records:
     def keys(self, tenant: str, kind: str) -> list[str]:
         """Return the keys of all living records, sorted by code point."""
         self._sweep_if_due()
-        keys = [row[0] for row in self._db.execute(_KEYS, (tenant, kind, self._now_s()))]
-        if not all(isinstance(key, str) for key in keys):
-            raise StoreUnavailable(_DAMAGED)
-        return keys
+        rows = self._db.execute(_KEYS, (tenant, kind, self._now_s()))
+        return [key for (raw,) in rows if (key := _text(raw)) is not None]
 
     def heads(self, tenant: str, kind: str, head_bytes: int) -> list[tuple[str, Stored]]:
         """Return all living records, sorted by code point, each value cut to its first ``head_bytes``."""
         self._sweep_if_due()
-        found = []
-        for key, version, head in self._db.execute(_HEADS, (head_bytes, tenant, kind, self._now_s())):
-            if not (isinstance(key, str) and isinstance(version, int) and isinstance(head, bytes)):
-                raise StoreUnavailable(_DAMAGED)
-            found.append((key, Stored(head, version)))
-        return found
+        rows = self._db.execute(_HEADS, (head_bytes, tenant, kind, self._now_s()))
+        return [(key, Stored(head, version)) for raw, version, head in rows if (key := _text(raw)) is not None]
 
     @property
     def _db(self) -> sqlite3.Connection:
@@ -164,17 +160,14 @@ class Records:
         return self._connection
 
     def _version(self, name: Name) -> int | None:
+        """That of the living record; 0 if it is damaged."""
         row = self._db.execute(_VERSION, (*name, self._now_s())).fetchone()
-        if row is None:
-            return None
-        if not isinstance(row[0], int):
-            raise StoreUnavailable(_DAMAGED)
-        return row[0]
+        return None if row is None else int(row[0])
 
     def _write(self, name: Name, value: bytes, ttl_s: float | None, version: int | None) -> int:
         # First: the pages that this frees may be the ones that are needed.
         self._sweep(SWEEP_PER_WRITE)
-        new_version = (version or 0) + 1
+        new_version = (version or 0) % MAX_VERSION + 1
         expires_s = None if ttl_s is None else self._now_s() + ttl_s
         self._db.execute(_WRITE, (*name, new_version, expires_s, value))
         return new_version
@@ -243,6 +236,14 @@ _REASONS = {
     sqlite3.SQLITE_CANTOPEN: "The store cannot be opened.",
     sqlite3.SQLITE_PERM: "The store cannot be opened.",
 }
+
+
+def _text(raw: bytes) -> str | None:
+    """A key; None for bytes that no key can be."""
+    try:
+        return raw.decode()
+    except UnicodeDecodeError:
+        return None
 
 
 def _make_private(path: Path) -> None:

@@ -46,11 +46,19 @@ class Away(StoreUnavailable):
     """The server cannot be reached or does not answer in time: worth another try later."""
 
 
+class Full(StoreUnavailable):
+    """The server has no memory left: worth another try when something has expired or was deleted."""
+
+
+class Foreign(StoreUnavailable):
+    """What lies under a key is of another type than ours."""
+
+
 class RedisLink:
     """Talks to one Redis, Sentinel group or cluster, with connections of its own.
 
     ``timeout_s`` bounds every call, with waiting, connecting and the one retry. Calls raise ``Away`` while the
-    server is not there, ``StoreUnavailable`` for what it refuses.
+    server is not there, ``Full``, ``Foreign`` or another ``StoreUnavailable`` for what it refuses.
     """
 
     def __init__(self, address: RedisAddress, timeout_s: float) -> None:
@@ -222,9 +230,9 @@ def _fault(error: Exception) -> StoreUnavailable:
     if isinstance(error, (*_AWAY, TimeoutError)):
         return Away("The store does not answer.", retry_after_s=1.0)
     if isinstance(error, wrong.OutOfMemoryError):
-        return StoreUnavailable("The store is full.")
+        return Full("The store is full.")
     if isinstance(error, wrong.NoPermissionError):
         return StoreUnavailable("The store does not allow this user what is needed.")
     if "WRONGTYPE" in str(error):
-        return StoreUnavailable("A record in the store belongs to another program.")
+        return Foreign("A record in the store belongs to another program.")
     return StoreUnavailable("The store refuses the command.")

@@ -9,19 +9,26 @@ by the time (Unix milliseconds by the server's clock) at which they expire.
 from __future__ import annotations
 
 import json
+import re
 import struct
 from collections.abc import Iterable
 from dataclasses import dataclass
 from hashlib import sha1
 from urllib.parse import quote
 
-from adapters.stores.names import Name
-from sidecar.ports import Invalidation
+from adapters.stores.names import MAX_VERSION, Name
+from sidecar.ports import Invalidation, Stored
 
 HEAD_BYTES = 1_024
 """So much of a value can be listed without reading the rest of it."""
 
 MAX_MESSAGE_BYTES = 16 * 1024
+
+MOST_KEYS_SEARCHED = 1_000_000
+"""A list that is lost is made anew on servers with at most so many keys: about a third of a second's work."""
+
+DAMAGED = Stored(b"", 0)
+"""What a record reads as whose version is damaged, or that is no hash."""
 
 _HEAD = struct.Struct(">dI")
 
@@ -44,46 +51,67 @@ class Script:
         return cls(source, sha1(source.encode(), usedforsecurity=False).hexdigest())
 
 
-WRITE = Script.of("""
-local old = redis.pcall('HMGET', KEYS[1], 'n', 'w')
-local version = false
-if not old.err then
-  if old[2] == ARGV[5] then return tonumber(old[1]) end
-  version = old[1]
+_VERSION = """
+local function version(record, n)
+  if n and #n < 17 and string.find(n, '^[1-9]%d*$') and tonumber(n) <= 9007199254740991 then return n end
+  if n or redis.call('HEXISTS', record, 'h') == 1 or redis.call('HEXISTS', record, 'v') == 1 then return '0' end
+  return ''
 end
-if ARGV[4] ~= '*' and ARGV[4] ~= (version or '') then return 0 end
-version = tonumber(version) or 0
-if not (version >= 0 and version < 9007199254740991) then version = 0 end
-version = math.floor(version) + 1
-if old.err then redis.call('DEL', KEYS[1]) end
-redis.call('HSET', KEYS[1], 'h', ARGV[2], 'v', ARGV[8], 'n', string.format('%d', version), 'w', ARGV[5])
+"""
+"""Lua: the version of a hash whose field ``n`` is given: ``0`` if it is damaged, empty for what is no record."""
+
+_INDEX_ENDS = """
+local function keep_index_until_last(index)
+  local last = redis.call('ZREVRANGE', index, 0, 0, 'WITHSCORES')
+  if not last[2] or last[2] == 'inf' then
+    redis.call('PERSIST', index)
+  else
+    redis.call('PEXPIREAT', index, string.format('%d', tonumber(last[2]) + 1000))
+  end
+end
 local time = redis.call('TIME')
 local now = time[1] * 1000 + math.floor(time[2] / 1000)
-redis.call('ZREMRANGEBYSCORE', KEYS[2], '-inf', '(' .. string.format('%d', now))
+"""
+"""Lua: has an index go when the last of its records has; ``now`` in Unix milliseconds."""
+
+WRITE = Script.of(
+    _VERSION
+    + _INDEX_ENDS
+    + """
+local old = redis.pcall('HMGET', KEYS[1], 'n', 'w')
+local there = '0'
+if not old.err then
+  there = version(KEYS[1], old[1])
+  if old[2] == ARGV[5] and there ~= '0' and there ~= '' then return tonumber(there) end
+end
+if ARGV[4] ~= '*' and ARGV[4] ~= there then return 0 end
+local new = (tonumber(there) or 0) % 9007199254740991 + 1
+if old.err then redis.call('DEL', KEYS[1]) end
+redis.call('HSET', KEYS[1], 'h', ARGV[2], 'v', ARGV[8], 'n', string.format('%d', new), 'w', ARGV[5])
 if ARGV[3] == '' then
   redis.call('PERSIST', KEYS[1])
-  redis.call('ZADD', KEYS[2], '+inf', ARGV[1])
 else
   redis.call('PEXPIRE', KEYS[1], ARGV[3])
-  redis.call('ZADD', KEYS[2], string.format('%d', now + ARGV[3]), ARGV[1])
 end
-local last = redis.call('ZREVRANGE', KEYS[2], 0, 0, 'WITHSCORES')
-if last[2] == 'inf' then
-  redis.call('PERSIST', KEYS[2])
-else
-  redis.call('PEXPIREAT', KEYS[2], string.format('%d', tonumber(last[2]) + 1000))
+local kept = redis.call('TYPE', KEYS[2]).ok
+if kept == 'zset' or kept == 'none' then
+  redis.call('ZREMRANGEBYSCORE', KEYS[2], '-inf', '(' .. string.format('%d', now))
+  redis.call('ZADD', KEYS[2], ARGV[3] == '' and '+inf' or string.format('%d', now + ARGV[3]), ARGV[1])
+  keep_index_until_last(KEYS[2])
 end
 redis.call('PUBLISH', ARGV[6], ARGV[7])
-return version
-""")
+return new
+"""
+)
 """Keys: record, index. Arguments: key, head, time to live in ms or empty, expected version (``ANY``, ``ABSENT`` or a
 number), id of the write, channel, message, rest of the value. Returns the new version, or 0 if another one was there.
 
-A value of another type under the record's key counts as absent and is replaced. The same write again changes nothing.
-HSET comes before whatever else writes: a script that has written is not told any more that the memory is full."""
+A value of another type under the record's key counts as a damaged record, of version 0. The same write again changes
+nothing. An index of another type is left to ``REBUILD``, which knows all of its records. HSET comes before
+whatever else writes: a script that has written is not told any more that the memory is full."""
 
 DELETE = Script.of("""
-redis.call('ZREM', KEYS[2], ARGV[1])
+redis.pcall('ZREM', KEYS[2], ARGV[1])
 if redis.call('DEL', KEYS[1]) == 0 then return 0 end
 redis.call('PUBLISH', ARGV[2], ARGV[3])
 return 1
@@ -99,7 +127,39 @@ return table.concat(found)
 """)
 """Keys: index. Returns its keys, each after its length (uint32, big-endian), in one string: that reads faster."""
 
-HEADS = Script.of("""
+REBUILD = Script.of(
+    _INDEX_ENDS
+    + """
+local kept = redis.call('TYPE', KEYS[1]).ok
+if kept == 'zset' or kept == 'none' then return 1 end
+if redis.call('DBSIZE') > tonumber(ARGV[3]) then return 0 end
+local cursor, found = '0', {}
+repeat
+  local part = redis.call('SCAN', cursor, 'MATCH', ARGV[1], 'COUNT', 1000)
+  cursor = part[1]
+  for _, record in ipairs(part[2]) do found[record] = redis.call('PTTL', record) end
+until cursor == '0'
+redis.call('DEL', KEYS[1])
+for record, left in pairs(found) do
+  local key = string.gsub(string.sub(record, ARGV[2] + 1), '%%(%x%x)', function(code)
+    return string.char(tonumber(code, 16))
+  end)
+  if left ~= -2 then
+    redis.call('ZADD', KEYS[1], left < 0 and '+inf' or string.format('%d', now + left), key)
+  end
+end
+keep_index_until_last(KEYS[1])
+return 1
+"""
+)
+"""Keys: index. Arguments: pattern of its records' keys, bytes before the quoted name in each, most keys of the server.
+
+Makes an index that is of another type anew from the records there are. Returns 0 if that would take the server too
+long. The records' keys are not declared, they lie in the index's slot."""
+
+HEADS = Script.of(
+    _VERSION
+    + """
 local found = {}
 local wanted = tonumber(ARGV[1])
 for i = 2, #KEYS do
@@ -111,19 +171,39 @@ for i = 2, #KEYS do
   else
     got = redis.pcall('HMGET', KEYS[i], 'n', 'h', 'v')
   end
+  local there = '0'
   if got.err then
     got = {}
-  elseif not got[1] and redis.call('EXISTS', KEYS[i]) == 0 then
-    redis.call('ZREM', KEYS[1], ARGV[i])
+  else
+    there = version(KEYS[i], got[1])
   end
-  local head = string.sub((got[2] or '') .. (got[3] or ''), 1, wanted)
-  found[#found + 1] = struct.pack('>dI4', tonumber(got[1] or 0) or 0, #head) .. head
+  local head = ''
+  if there == '' then
+    redis.call('ZREM', KEYS[1], ARGV[i])
+    there = '-1'
+  elseif there ~= '0' and got[2] ~= false and got[3] ~= false then
+    head = string.sub((got[2] or '') .. (got[3] or ''), 1, wanted)
+  end
+  found[#found + 1] = struct.pack('>dI4', tonumber(there), #head) .. head
 end
 return table.concat(found)
-""")
+"""
+)
 """Keys: index, records. Arguments: bytes of each value that are wanted, then the records' keys. Returns for each its
-version (float64), the length of its head (uint32, both big-endian) and the head, in one string. The version is 0 for
-what is not there (any more); that leaves the index too."""
+version (float64), the length of its head (uint32, both big-endian) and the head, in one string. The version is 0 for a
+damaged record, -1 for what is not there (any more); that leaves the index too."""
+
+
+def stored(version: object, head: object, rest: object) -> Stored | None:
+    """The record of a hash with these fields ``n``, ``h`` and ``v``; None for a hash that is none of ours."""
+    if version is head is rest is None:
+        return None
+    sound = isinstance(version, bytes) and len(version) < 17 and re.fullmatch(rb"[1-9][0-9]*", version)
+    if not (isinstance(version, bytes) and sound and int(version) <= MAX_VERSION):
+        return DAMAGED
+    if not (isinstance(head, bytes) and isinstance(rest, bytes)):
+        return Stored(b"", int(version))
+    return Stored(head + rest, int(version))
 
 
 def index_keys(packed: bytes) -> list[bytes]:
@@ -177,6 +257,11 @@ class Layout:
     def index(self, tenant: str, kind: str) -> str:
         """The key of the index of one tenant and kind."""
         return f"{self._group(tenant, kind)}:i"
+
+    def search(self, tenant: str, kind: str) -> tuple[str, int]:
+        """A pattern for the keys of all records of one tenant and kind, and the bytes before the name in each."""
+        start = f"{self._group(tenant, kind)}:r:"
+        return re.sub(r"([*?\[\]\\])", r"\\\1", start) + "*", len(start.encode())
 
     def _group(self, tenant: str, kind: str) -> str:
         # A hash tag ends at the first brace, an empty one counts for nothing: quoted names have no braces.

@@ -14,20 +14,24 @@ from typing import Any
 from adapters.stores.breaker import Breaker
 from adapters.stores.changes import Changes
 from adapters.stores.names import MAX_VALUE_BYTES, Name, check_ttl, checked_name, checked_value
-from adapters.stores.redis import Away, RedisLink
+from adapters.stores.redis import Away, Foreign, Full, RedisLink
 from adapters.stores.redis_layout import (
     ABSENT,
     ANY,
+    DAMAGED,
     DELETE,
     HEAD_BYTES,
     HEADS,
     INDEX,
+    MOST_KEYS_SEARCHED,
+    REBUILD,
     WRITE,
     Announcement,
     Layout,
     Script,
     heads,
     index_keys,
+    stored,
 )
 from adapters.stores.redis_url import RedisAddress
 from adapters.stores.write_queue import Write, WriteQueue
@@ -56,8 +60,9 @@ class RedisStore:
 
     While the server is away, every call but ``put`` raises ``StoreUnavailable`` (at once, when it has been away for
     some calls), and ``start`` does too if it ``must_answer``. ``put`` keeps the write and returns 0 for its version;
-    ``get`` and the lists of this instance know it already; it is made when the server is back. At most 1,000 such
-    writes are kept, of one name the newest. Puts of one name that are under way at the same time have no order.
+    ``get`` and the lists of this instance know it already; it is made when the server is back. A server that is full
+    counts as away for what is put with a time to live. At most 1,000 such writes are kept, of one name the newest. Puts
+    of one name that are under way at the same time have no order.
 
     Times to live count by the server's clock. ``changes`` tells this instance's changes at once, those of others as
     they are published: what is changed while the connection is broken is not told.
@@ -91,6 +96,7 @@ class RedisStore:
         self._announced: OrderedDict[int, None] = OrderedDict()
         self._tasks: list[asyncio.Task[None]] = []
         self._trouble = asyncio.Event()
+        self._full = False
 
     @property
     def answers(self) -> bool:
@@ -125,8 +131,10 @@ class RedisStore:
         name = checked_name(tenant, kind, key)
         if (waiting := self._queue.get(name, self._clock.now_ms())) is not None:
             return Stored(waiting.value, 0)
-        version, head, rest = await self._call("HMGET", self._layout.record(name), "n", "h", "v")
-        return None if version is head is rest is None else _stored(version, head, rest)
+        try:
+            return stored(*await self._call("HMGET", self._layout.record(name), "n", "h", "v"))
+        except Foreign:
+            return DAMAGED
 
     async def put(self, tenant: str, kind: str, key: str, value: bytes, ttl_s: float | None = None) -> int:
         """Write in any case; returns the new version, or 0 if the write waits for the server to come back."""
@@ -140,6 +148,10 @@ class RedisStore:
                 return await self._write(write, ANY)
             except Away:
                 pass
+            except Full:
+                if ttl_s is None:
+                    raise
+                self._is_full()
         self._keep(write)
         return 0
 
@@ -180,20 +192,32 @@ class RedisStore:
         index = self._layout.index(tenant, kind)
         found: dict[str, Stored] = {}
         try:
-            members = index_keys(await self._run(INDEX, (index,), (), timeout_s=timeout_s))
+            members = await self._members(tenant, kind, timeout_s)
             for start in range(0, len(members), LISTED_AT_ONCE):
                 part = members[start : start + LISTED_AT_ONCE]
                 names = [member.decode(errors="replace") for member in part]
                 records = self._layout.records(tenant, kind, names)
                 packed = await self._run(HEADS, (index, *records), (head_bytes, *part), timeout_s=timeout_s)
                 for key, (version, head) in zip(names, heads(packed), strict=True):
-                    if version > 0:
+                    if version >= 0:
                         found[key] = Stored(head, version)
         except ValueError as error:
             raise StoreUnavailable("The store's list is damaged.") from error
         for write in self._queue.living(tenant, kind, self._clock.now_ms()):
             found[write.name[2]] = Stored(write.value[:head_bytes], 0)
         return sorted(found.items())
+
+    async def _members(self, tenant: str, kind: str, timeout_s: float) -> list[bytes]:
+        """The keys of an index, which is made anew if something else lies in its place. Raises ``ValueError``."""
+        keys = (self._layout.index(tenant, kind),)
+        try:
+            return index_keys(await self._run(INDEX, keys, (), timeout_s=timeout_s))
+        except Foreign:
+            search = (*self._layout.search(tenant, kind), MOST_KEYS_SEARCHED)
+            if not await self._run(REBUILD, keys, search, timeout_s=timeout_s):
+                raise StoreUnavailable("The store's list was overwritten by another program; delete its key.") from None
+            log.warning("a list in the store was overwritten by another program and is made anew")
+        return index_keys(await self._run(INDEX, keys, (), timeout_s=timeout_s))
 
     def changes(self) -> AsyncIterator[Invalidation]:
         """Return the changes from this call on; ends after ``close``."""
@@ -213,7 +237,8 @@ class RedisStore:
                 async with asyncio.timeout(FLUSH_ON_CLOSE_S):
                     await self._flush(link)
         if left := len(self._queue):
-            log.warning("writes are lost: the store was away until the end", extra={"writes": left})
+            why = "full" if self._full else "away"
+            log.warning("writes are lost: the store was %s until the end", why, extra={"writes": left})
         await link.close()
         # Only now: a task may have missed that it was cancelled, and ends with its connection.
         await asyncio.gather(*tasks, return_exceptions=True)
@@ -327,6 +352,16 @@ class RedisStore:
         self._announce(self._announcement(write.name)[0], write.name)
         self._trouble.set()
 
+    def _is_full(self) -> None:
+        if not self._full:
+            self._full = True
+            log.warning("the store is full: writes wait until it has room")
+
+    def _has_room(self) -> None:
+        if self._full:
+            self._full = False
+            log.warning("the store has room again")
+
     async def _tend(self, link: RedisLink) -> None:
         """While there is trouble: ask whether the server is back, then make the writes that wait."""
         while not self._changes.closed:
@@ -351,17 +386,13 @@ class RedisStore:
                 try:
                     with self._judged():
                         await link.run(WRITE, keys, arguments)
+                        self._has_room()
                 except Away:
+                    raise
+                except Full:
+                    self._is_full()
                     raise
                 except StoreUnavailable as fault:
                     log.warning("a write that waited is dropped: %s", fault.message)
             self._queue.made(write)
-
-
-def _stored(version: object, head: object, rest: object) -> Stored:
-    """The record that a hash holds. Raises ``StoreUnavailable`` for one that is not ours."""
-    if not (isinstance(version, bytes) and isinstance(head, bytes) and isinstance(rest, bytes)):
-        raise StoreUnavailable("A record in the store is damaged.")
-    if not (version.isdigit() and len(version) < 17):
-        raise StoreUnavailable("A record in the store is damaged.")
-    return Stored(head + rest, int(version))
+        self._full = False

@@ -3,6 +3,7 @@
 import json
 import random
 import struct
+from collections.abc import Callable
 from hashlib import blake2b
 from typing import Any
 
@@ -87,6 +88,12 @@ def test_the_card_is_read_from_the_beginning_alone() -> None:
     assert VoiceCard.from_bytes(small.to_bytes()[:MAX_HEAD_BYTES]) == small.card()
     with pytest.raises(DamagedValue):
         VoiceCard.from_bytes(data[:100])
+
+
+@pytest.mark.parametrize("read", [VoiceCard.from_bytes, VoiceRecord.from_bytes])
+def test_a_version_below_nought_is_damaged(read: Callable[[bytes, int], object]) -> None:
+    with pytest.raises(DamagedValue, match="version"):
+        read(record().to_bytes(), -3)
 
 
 def test_arrays_are_copies_that_cannot_be_changed() -> None:

@@ -9,7 +9,7 @@ import pytest
 
 from adapters.stores.local import LocalStore
 from adapters.stores.records import APPLICATION_ID, SCHEMA_VERSION
-from sidecar.faults import Fault, StoreUnavailable
+from sidecar.faults import Conflict, Fault, StoreUnavailable
 from sidecar.ports import Stored
 from tests.adapters.stores.helpers import HandClock, content, count, filled, protect, replace, run_script
 
@@ -103,6 +103,83 @@ async def test_damaged_files_never_crash(file: Path) -> None:
     refused = [fault for fault in faults if fault is not None]
     assert 0 < len(refused) < len(faults)
     assert all(safe(fault, file) for fault in refused)
+
+
+DAMAGE = {
+    "text for a value": ("value = 'hello'", 2),
+    "number for a value": ("value = 7", 2),
+    "text that is not UTF-8": ("value = CAST(x'ff00' AS TEXT)", 2),
+    "word for a version": ("version = 'abc'", 0),
+    "version that is not UTF-8": ("version = CAST(x'ff' AS TEXT)", 0),
+    "negative version": ("version = -3", 0),
+    "version 0": ("version = 0", 0),
+    "half a version": ("version = 1.5", 0),
+    "largest integer": ("version = 9223372036854775807", 0),
+    "word for an expiry": ("expires_s = 'soon'", 2),
+}
+"""What may happen to a row of version 2, and the version that it has then."""
+
+
+def execute(file: Path, statement: str) -> None:
+    connection = sqlite3.connect(file)
+    connection.execute(statement)
+    connection.commit()
+    connection.close()
+
+
+@pytest.mark.parametrize("damage", DAMAGE)
+async def test_a_damaged_row_harms_nobody_else_and_can_be_repaired(file: Path, damage: str) -> None:
+    change, version = DAMAGE[damage]
+    store = LocalStore(file)
+    await store.start()
+
+    async def damaged() -> None:
+        await store.delete("t", "k", "a")
+        await store.put("t", "k", "a", b"1")
+        await store.put("t", "k", "a", b"2")
+        execute(file, f"UPDATE records SET {change} WHERE key = 'a'")
+
+    await store.put("t", "k", "b", b"whole")
+    await damaged()
+    assert await store.get("t", "k", "a") == Stored(b"", version)
+    assert await store.keys("t", "k") == ["a", "b"]
+    assert await store.heads("t", "k", 9) == [("a", Stored(b"", version)), ("b", Stored(b"whole", 1))]
+    for seen in (None, 1, 3):
+        with pytest.raises(Conflict):
+            await store.swap("t", "k", "a", b"no", seen)
+    assert await store.swap("t", "k", "a", b"ours", version) == version + 1
+    assert await store.get("t", "k", "a") == Stored(b"ours", version + 1)
+
+    await damaged()
+    assert await store.put("t", "k", "a", b"put") == version + 1
+    assert await store.get("t", "k", "a") == Stored(b"put", version + 1)
+
+    await damaged()
+    assert await store.delete("t", "k", "a") is True
+    assert await store.keys("t", "k") == ["b"]
+    assert await store.swap("t", "k", "a", b"new", None) == 1
+    await store.close()
+
+
+@pytest.mark.parametrize("key", ["x'ff'", "CAST(x'ff' AS TEXT)", "CAST(x'eda080' AS TEXT)"])
+async def test_a_row_whose_key_is_no_text_is_passed_over(file: Path, key: str) -> None:
+    await filled(file, records=3)
+    execute(file, f"UPDATE records SET key = {key} WHERE key = '0001'")
+    store = LocalStore(file)
+    await store.start()
+    assert await store.keys("t", "k") == ["0000", "0002"]
+    assert [listed for listed, _ in await store.heads("t", "k", 9)] == ["0000", "0002"]
+    assert await store.put("t", "k", "0001", b"again") == 1
+    await store.close()
+
+
+async def test_a_version_at_its_end_begins_anew(file: Path) -> None:
+    await filled(file, records=1)
+    execute(file, "UPDATE records SET version = 9007199254740991")
+    store = LocalStore(file)
+    await store.start()
+    assert await store.swap("t", "k", "0000", b"x", 9_007_199_254_740_991) == 1
+    await store.close()
 
 
 DISK_FULL = """

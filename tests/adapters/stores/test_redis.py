@@ -6,7 +6,7 @@ import asyncio
 import contextlib
 import ssl
 import sys
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -182,24 +182,131 @@ async def test_two_processes_write_one_voice_and_lose_nothing(server: RedisServe
 
 
 # ---------------------------------------------------------------- what lies there
-async def test_foreign_values_under_our_keys(server: RedisServer, client: Redis) -> None:
+RECORD, INDEX = "sidecar:{t/k}:r:a", "sidecar:{t/k}:i"
+
+DAMAGE: dict[str, tuple[Callable[[Redis], Awaitable[Any]], int]] = {
+    "text": (lambda client: client.set(RECORD, b"text"), 0),
+    "list": (lambda client: _instead(client, client.lpush(RECORD, b"x")), 0),
+    "word": (lambda client: client.hset(RECORD, "n", b"abc"), 0),
+    "negative": (lambda client: client.hset(RECORD, "n", b"-3"), 0),
+    "nought": (lambda client: client.hset(RECORD, "n", b"0"), 0),
+    "padded": (lambda client: client.hset(RECORD, "n", b"02"), 0),
+    "no number": (lambda client: client.hset(RECORD, "n", b"nan"), 0),
+    "endless": (lambda client: client.hset(RECORD, "n", b"inf"), 0),
+    "huge": (lambda client: client.hset(RECORD, "n", b"9" * 40), 0),
+    "too large": (lambda client: client.hset(RECORD, "n", b"9007199254740992"), 0),
+    "no version": (lambda client: client.hdel(RECORD, "n"), 0),
+    "no head": (lambda client: client.hdel(RECORD, "h"), 2),
+    "no rest": (lambda client: client.hdel(RECORD, "v"), 2),
+}
+"""What may happen to the record ``a`` of version 2, and the version that it has then."""
+
+
+async def _instead(client: Redis, write: Awaitable[Any]) -> None:
+    await client.delete(RECORD)
+    await write
+
+
+@pytest.mark.parametrize("damage", DAMAGE)
+async def test_a_damaged_record_harms_nobody_else_and_can_be_repaired(
+    server: RedisServer, client: Redis, damage: str
+) -> None:
+    harm, version = DAMAGE[damage]
     async with opened(server.url) as store:
-        for make in (
-            lambda key: client.set(key, b"text"),
-            lambda key: client.hset(key, "v", b"only a value"),
-            lambda key: client.hset(key, mapping={"h": b"x", "v": b"", "n": b"-3"}),
-            lambda key: client.hset(key, mapping={"h": b"x", "v": b"", "n": b"9" * 40}),
-            lambda key: client.hset(key, mapping={"h": b"x", "n": b"1"}),
-            lambda key: client.lpush(key, b"x"),
-        ):
-            await make("sidecar:{t/k}:r:a")
-            with pytest.raises(StoreUnavailable):
-                await store.get("t", "k", "a")
-            await store.put("t", "k", "a", b"ours")
-            stored = await store.get("t", "k", "a")
-            assert stored is not None
-            assert stored.value == b"ours"
+
+        async def damaged() -> None:
             await store.delete("t", "k", "a")
+            await store.put("t", "k", "a", b"1")
+            await store.put("t", "k", "a", b"2")
+            await harm(client)
+
+        await store.put("t", "k", "b", b"whole")
+        await damaged()
+        assert await store.get("t", "k", "a") == Stored(b"", version)
+        assert list(await store.keys("t", "k")) == ["a", "b"]
+        (_, listed), whole = await store.heads("t", "k", 5_000)
+        assert (listed, whole) == (Stored(b"", version), ("b", Stored(b"whole", 1)))
+        for seen in (None, 1, 3):
+            with pytest.raises(Conflict):
+                await store.swap("t", "k", "a", b"no", seen)
+        assert await store.swap("t", "k", "a", b"ours", version) == version + 1
+        assert await store.get("t", "k", "a") == Stored(b"ours", version + 1)
+
+        await damaged()
+        assert await store.put("t", "k", "a", b"put") == version + 1
+        assert (await store.heads("t", "k", 9))[0] == ("a", Stored(b"put", version + 1))
+
+        await damaged()
+        assert await store.delete("t", "k", "a") is True
+        assert await store.get("t", "k", "a") is None
+        assert list(await store.keys("t", "k")) == ["b"]
+        assert await store.swap("t", "k", "a", b"new", None) == 1
+
+
+async def test_a_hash_of_another_program_is_no_record(server: RedisServer, client: Redis) -> None:
+    async with opened(server.url) as store:
+        await store.put("t", "k", "a", b"x")
+        await client.delete(RECORD)
+        await client.hset(RECORD, "colour", b"red")
+        assert await store.get("t", "k", "a") is None
+        assert list(await store.keys("t", "k")) == []
+        assert await store.swap("t", "k", "a", b"ours", None) == 1
+
+
+async def test_a_version_at_its_end_begins_anew(server: RedisServer, client: Redis) -> None:
+    async with opened(server.url) as store:
+        await store.put("t", "k", "a", b"x")
+        await client.hset(RECORD, "n", b"9007199254740991")
+        assert await store.swap("t", "k", "a", b"y", 9_007_199_254_740_991) == 1
+
+
+@pytest.mark.parametrize("prefix", ["sidecar", "o[d]*d?\\"])
+async def test_a_list_that_was_overwritten_is_made_anew(server: RedisServer, client: Redis, prefix: str) -> None:
+    keys = sorted(["a", "é b", "100%", "a/b*{}", ""])
+    index = f"{prefix}:{{t/k}}:i"
+    async with opened(server.url, prefix=prefix) as store:
+        for key in keys:
+            await store.put("t", "k", key, b"x", ttl_s=600 if key == "a" else None)
+        await store.put("t", "kk", "other", b"x")
+        await client.set(index, b"text")
+        assert list(await store.keys("t", "k")) == keys
+        assert await client.zcard(index) == len(keys)
+        assert await client.pttl(index) == -1
+
+        await client.set(index, b"text")
+        assert await store.put("t", "k", "b", b"new") == 1
+        assert await store.delete("t", "k", "100%") is True
+        assert await store.swap("t", "k", "a", b"changed", 1) == 2
+        assert list(await store.keys("t", "k")) == sorted([*(key for key in keys if key != "100%"), "b"])
+        assert dict(await store.heads("t", "k", 9))["a"] == Stored(b"changed", 2)
+
+
+async def test_a_list_made_anew_ends_with_the_last_of_its_records(server: RedisServer, client: Redis) -> None:
+    async with opened(server.url) as store:
+        await client.set(INDEX, b"text")
+        assert list(await store.keys("t", "k")) == []
+        await client.set(INDEX, b"text")
+        for index in range(3):
+            await store.put("t", "k", str(index), b"x", ttl_s=600)
+        assert list(await store.keys("t", "k")) == ["0", "1", "2"]
+        record_ms, index_ms = await client.pttl("sidecar:{t/k}:r:2"), await client.pttl(INDEX)
+        assert 0 < record_ms <= index_ms <= record_ms + 1_200
+
+
+async def test_a_list_is_not_searched_for_on_a_server_that_is_too_large(
+    server: RedisServer, client: Redis, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("adapters.stores.redis_store.MOST_KEYS_SEARCHED", 2)
+    async with opened(server.url) as store:
+        for key in ("a", "b"):
+            await store.put("t", "k", key, b"x")
+        await client.set(INDEX, b"text")
+        with pytest.raises(StoreUnavailable, match="overwritten by another program"):
+            await store.keys("t", "k")
+        assert await store.get("t", "k", "a") == Stored(b"x", 1)
+        await client.delete(INDEX)
+        await store.put("t", "k", "c", b"x")
+        assert list(await store.keys("t", "k")) == ["c"]
 
 
 async def test_an_index_that_is_wrong_lists_only_what_is_there(server: RedisServer, client: Redis) -> None:

@@ -216,6 +216,52 @@ async def test_a_full_server_says_so(tmp_path: Path) -> None:
             assert await store.delete("t", "k", "0") is True
 
 
+async def fill(store: RedisStore) -> None:
+    """Until there is room for nothing more."""
+    for value in (bytes(50_000), bytes(100)):
+        with contextlib.suppress(StoreUnavailable):
+            for index in range(3_000):
+                await store.put("t", f"of {len(value)}", f"{index:03}", value)
+    with pytest.raises(StoreUnavailable, match="full"):
+        await store.put("t", "k", "no", bytes(5_000))
+
+
+@needs_redis
+async def test_what_may_expire_waits_for_room_in_a_full_server(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    with redis_server(tmp_path, "--maxmemory", "6mb", "--maxmemory-policy", "noeviction") as server:
+        async with opened(server.url) as store:
+            await fill(store)
+            assert await store.put("t", "turn", "a", bytes(5_000), ttl_s=600) == 0
+            assert await store.put("t", "turn", "b", bytes(5_000), ttl_s=600) == 0
+            assert await store.get("t", "turn", "a") == Stored(bytes(5_000), 0)
+            assert list(await store.keys("t", "turn")) == ["a", "b"]
+            with pytest.raises(StoreUnavailable, match="full"):
+                await store.put("t", "turn", "c", bytes(5_000))
+            assert store.answers
+            for index in range(10):
+                assert await store.delete("t", "of 50000", f"{index:03}") is True
+            await until(lambda: _is(store.get("t", "turn", "b"), Stored(bytes(5_000), 1)))
+            assert await store.get("t", "turn", "a") == Stored(bytes(5_000), 1)
+            async with server.client() as client:
+                assert 0 < await client.pttl("sidecar:{t/turn}:r:a") <= 600_000
+    said = [record.message for record in caplog.records]
+    assert said == ["the store is full: writes wait until it has room", "the store has room again"]
+
+
+@needs_redis
+async def test_writes_that_a_full_server_never_took_are_counted_with_the_reason(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    with redis_server(tmp_path, "--maxmemory", "6mb", "--maxmemory-policy", "noeviction") as server:
+        async with opened(server.url) as store:
+            await fill(store)
+            await store.put("t", "turn", "a", bytes(5_000), ttl_s=600)
+    said = [(record.message, getattr(record, "writes", None)) for record in caplog.records]
+    assert said[-1] == ("writes are lost: the store was full until the end", 1)
+
+
 @needs_redis
 async def test_a_replica_counts_as_away_for_writers(tmp_path: Path) -> None:
     folders = [tmp_path / name for name in ("a", "b")]
