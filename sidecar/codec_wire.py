@@ -140,8 +140,13 @@ def start_event(
     model: str | None = None,
     codebooks: int = CODEBOOKS,
     codebook_size: int = CODEBOOK_SIZE,
+    reference_frames: int = 0,
 ) -> dict[str, Any]:
-    """The ``codec.start`` event, without indices and ``sentence_text``. ``decoder_id`` names the decoder's weights."""
+    """The ``codec.start`` event, without indices and ``sentence_text``. ``decoder_id`` names the decoder's weights.
+
+    ``reference_frames``: of a voice's reference, which a decoder of the server's would hear before these codes and
+    which are no part of them; told where there are any.
+    """
     return {
         "type": "codec.start",
         "version": VERSION,
@@ -152,6 +157,7 @@ def start_event(
         "sample_rate": SAMPLE_RATE_HZ,
         "decoder_id": decoder_id,
         "header_format": HEADER_FORMAT,
+        **({"reference_frames": reference_frames} if reference_frames else {}),
     }
 
 
@@ -162,6 +168,7 @@ class CodecFormat:
     codebooks: int = CODEBOOKS
     codebook_size: int = CODEBOOK_SIZE
     decoder_id: str = ""
+    reference_frames: int = 0
 
     @staticmethod
     def of(message: Mapping[str, Any]) -> CodecFormat:
@@ -183,7 +190,9 @@ class CodecFormat:
             if isinstance(size, bool) or not isinstance(size, int) or not 0 < size <= _LARGEST_ID + 1:
                 raise EngineFault("The server's codec stream has no usable number or size of codebooks.")
         decoder_id = message.get("decoder_id")
-        return CodecFormat(*sizes, decoder_id if isinstance(decoder_id, str) else "")
+        reference = message.get("reference_frames")
+        frames = reference if isinstance(reference, int) and reference > 0 else 0
+        return CodecFormat(*sizes, decoder_id if isinstance(decoder_id, str) else "", int(frames))
 
 
 class CodecReader:

@@ -66,7 +66,7 @@ async def run_edge(options: EdgeOptions, text: str | AsyncIterator[str], say: Ca
         return True
     async with EdgeClient(options.url, decoder, clock, api_key=options.api_key) as client:
         found = parity(pcm16, await client.server_pcm(text, options.request))
-    say(parity_line(found))
+    say(parity_line(found, referenced=report.referenced_units > 0))
     return found.good
 
 
@@ -142,10 +142,15 @@ def figures(report: EdgeReport, played: bool) -> list[str]:
     return lines
 
 
-def parity_line(found: Parity) -> str:
-    """The comparison with the server's own samples in a line."""
+def parity_line(found: Parity, *, referenced: bool = False) -> str:
+    """The comparison with the server's own samples in a line. ``referenced``: the voice brings reference codes."""
     if found.ours != found.theirs:
         return f"parity          FAILED: {found.ours} samples here, {found.theirs} from the server"
     snr = "equal bit for bit" if math.isinf(found.snr_db) and found.snr_db > 0 else f"SNR {found.snr_db:.1f} dB"
     detail = f"{found.differing} of {found.ours} samples differ, by at most {found.largest_step}"
+    if referenced and not found.good:
+        return (
+            "parity          not to be had: the server's decoder has heard the voice's reference recording before, "
+            f"which no stream brings, so every sample may differ ({snr}; {detail})"
+        )
     return f"parity          {'good' if found.good else 'FAILED'}: {snr}; {detail}"

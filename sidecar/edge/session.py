@@ -48,10 +48,14 @@ Effect = Decode | Finished
 
 @dataclass(slots=True)
 class EdgeReport:
-    """What an utterance came to. Times are milliseconds since the request was sent."""
+    """What an utterance came to. Times are milliseconds since the request was sent.
+
+    ``referenced_units`` go on from a reference recording, whose codes the server's decoder hears and this one does not.
+    """
 
     units: int = 0
     frames: int = 0
+    referenced_units: int = 0
     wire_bytes: int = 0
     first_packet_ms: float | None = None
     playback_start_ms: float | None = None
@@ -168,6 +172,7 @@ class EdgeSession:
             )
         self._reader, self._fresh = CodecReader(format), True
         self.report.units += 1
+        self.report.referenced_units += bool(format.reference_frames)
 
     def _done(self, message: Mapping[str, Any]) -> None:
         if self._reader is None:

@@ -230,7 +230,7 @@ class _Conversation:
             unit = event.ticket
             effects: list[Effect] = []
             if isinstance(event, Opened):
-                self._voiced.opened(unit)
+                self._voiced.opened(unit, event.utterance.anchor)
                 effects = self._session.unit_opened(unit, self._voiced.start_event())
                 self._listener.opened(unit)
             elif isinstance(event, Audio):

@@ -14,6 +14,7 @@ from sidecar.http.speech_fields import SessionConfig
 from sidecar.ports import SAMPLE_RATE_HZ, AudioEncoder
 from sidecar.speech_line import Audio
 from sidecar.telemetry import ReplyTimer
+from voices.anchor import SpeakerAnchor
 
 Frame = tuple[bytes | dict[str, Any], int]
 """A frame to send and how many bytes of audio are in it."""
@@ -29,14 +30,17 @@ class VoicedUnit:
         self._config = SessionConfig()
         self._encoder: AudioEncoder | None = None
         self._codes: CodecWriter | None = None
+        self._reference_frames = 0
         self._pieces: list[bytes] = []
         self._words: WordStamps | None = None
         self._chunks = ChunkEvents()
         self._timer: ReplyTimer | None = None
         self._speaking = ExitStack()
 
-    def opened(self, unit: Unit[SessionConfig]) -> None:
-        """A new unit begins."""
+    def opened(self, unit: Unit[SessionConfig], anchor: SpeakerAnchor | None = None) -> None:
+        """A new unit begins, spoken as ``anchor``."""
+        codes = anchor.codes if anchor is not None and self._service.engine.traits.anchor_codes else None
+        self._reference_frames = 0 if codes is None else len(codes)
         config = self._config = unit.config
         self.unit = unit
         self.bytes_sent = 0
@@ -57,7 +61,11 @@ class VoicedUnit:
         """The event that opens the bracket."""
         config = self._config
         if self._codes is not None:
-            return start_event(decoder_id=self._service.engine.traits.codec_id, model=config.model)
+            return start_event(
+                decoder_id=self._service.engine.traits.codec_id,
+                model=config.model,
+                reference_frames=self._reference_frames,
+            )
         event: dict[str, Any] = {"type": "audio.start", "format": config.response_format}
         if config.stream_audio:
             event |= {"sample_rate": SAMPLE_RATE_HZ, "channels": 1}

@@ -166,6 +166,11 @@ def test_the_start_event_says_everything_once() -> None:
     }
     assert CodecFormat.of(event) == CodecFormat(16, 2_048, "d")
     assert CodecFormat.of({}) == CodecFormat()
+    assert CodecFormat.of(start_event(decoder_id="d", reference_frames=7)) == CodecFormat(
+        decoder_id="d", reference_frames=7
+    )
+    for senseless in (-1, "7", None, 2.5):
+        assert CodecFormat.of({"reference_frames": senseless}) == CodecFormat()
     assert struct.calcsize(str(event["header_format"])) == codec_wire.HEADER_BYTES
 
 

@@ -333,6 +333,10 @@ async def test_parity_fails_with_other_speech(folder: Path, decoder: Decoder) ->
     async with speaking(Other(decoder)) as url:
         assert not await run_edge(EdgeOptions(url, str(folder), SEED, parity=True), "One.", said.append)
     assert "FAILED" in said[-1]
+    said.clear()
+    async with speaking(Other(decoder, start={"reference_frames": 20})) as url:
+        assert not await run_edge(EdgeOptions(url, str(folder), SEED, parity=True), "One.", said.append)
+    assert said[-1].startswith("parity          not to be had: the server's decoder has heard the voice's reference")
 
 
 # ---------------------------------------------------------------- playing

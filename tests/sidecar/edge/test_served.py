@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import AsyncIterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 import pytest_asyncio
@@ -14,6 +15,7 @@ from sidecar.edge.commands import EdgeOptions, run_edge
 from sidecar.relay.seen import Side
 from tests.adapters.engines.qwen3_tts import tiny
 from tests.e2e.conftest import Running, running
+from tests.e2e.voice_tools import recording, upload
 from tests.sidecar.relay.helpers import relayed
 
 pytestmark = [pytest.mark.asyncio(loop_scope="module"), pytest.mark.timeout(300)]
@@ -53,3 +55,24 @@ async def test_another_checkpoint_is_refused(qwen: Running, tmp_path: Path) -> N
     other = tiny.write(tmp_path / "other", kind="custom_voice", seed=1)
     with pytest.raises(Exception, match="for the decoder"):
         await run_edge(EdgeOptions(qwen.ws_url, str(other), REQUEST), TEXT, print)
+
+
+async def test_a_voice_that_brings_reference_codes_cannot_be_equal_and_one_without_is(tmp_path: Path) -> None:
+    folder = tiny.write(tmp_path / "base", kind="base")
+    flags: dict[str, Any] = {
+        "engine__kind": "qwen3_tts",
+        "engine__checkpoint": str(folder),
+        "engine__max_positions": 512,
+    }
+    said: dict[str, list[str]] = {"anna": [], "bare": []}
+    good = {}
+    async with running(**flags) as server:
+        assert (await upload(server, "anna", recording(1.5), ref_text="What is said here.")).status_code == 200
+        assert (await upload(server, "bare", recording(1.5))).status_code == 200
+        for voice, lines in said.items():
+            request = EdgeRequest(7, {**REQUEST.config, "voice": voice})
+            options = EdgeOptions(server.ws_url, str(folder), request, parity=True, threads=1)
+            good[voice] = await run_edge(options, TEXT, lines.append)
+    assert good == {"anna": False, "bare": True}
+    assert said["anna"][-1].startswith("parity          not to be had: "), said["anna"]
+    assert said["bare"][-1].startswith("parity          good"), said["bare"]
