@@ -111,9 +111,13 @@ class VoiceLibrary:
 
     async def records(self, tenant: str) -> list[VoiceRecord]:
         """All voices of a tenant with their anchors, sorted by name; damaged ones are left out. Megabytes."""
+        return (await self.records_and_damaged(tenant))[0]
+
+    async def records_and_damaged(self, tenant: str) -> tuple[list[VoiceRecord], list[str]]:
+        """What ``records`` gives, and the names of the damaged ones."""
         heads = await self._store.heads(tenant, KIND, MAX_RECORD_BYTES)
-        found = await asyncio.to_thread(lambda: [_record(tenant, key, stored) for key, stored in heads])
-        return [record for record in found if record is not None]
+        found = await asyncio.to_thread(lambda: [(key, _record(tenant, key, stored)) for key, stored in heads])
+        return [record for _, record in found if record is not None], [key for key, record in found if record is None]
 
     # ------------------------------------------------------------ writing
     async def save(self, record: VoiceRecord, replaces: int | None) -> VoiceRecord:

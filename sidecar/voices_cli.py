@@ -118,6 +118,8 @@ async def export_voices(place: Place, output: Path, names: tuple[str, ...]) -> N
         answer = await _asked(http, "GET", f"{VECTORS}/export", params=[("name", name) for name in names])
     output.write_bytes(answer.content)
     click.echo(f"wrote {output} ({len(answer.content)} bytes)")
+    if (left_out := answer.headers.get("x-sidecar-left-out", "0")) != "0":
+        click.echo(f"left out, because they are damaged: {left_out}", err=True)
 
 
 async def import_voices(place: Place, file: Path, replacing: bool, consent: str) -> None:

@@ -17,6 +17,7 @@ from sidecar.http.uploads import read_form
 from sidecar.http.vectors import (
     answered,
     carded,
+    damaged,
     existing,
     given_vector,
     members_of,
@@ -32,6 +33,9 @@ from voices.record import VoiceRecord
 from voices.vectors import MAX_MIXED, mixed, nearest
 
 MAX_NEAREST = 100
+
+LEFT_OUT_HEADER = "x-sidecar-left-out"
+"""How many damaged voices are not in an exported set."""
 
 
 # ---------------------------------------------------------------- mix and compare
@@ -142,16 +146,22 @@ def _most(given: Any) -> int:
 # ---------------------------------------------------------------- carry elsewhere
 @get("/api/voice-vectors/export")
 async def export_vectors(request: Request[Any, Any, Any], service: Injected) -> ASGIApp:
-    """All voices of the tenant as one ``.safetensors`` file; ``?name=a&name=b`` only some."""
+    """All voices of the tenant as one ``.safetensors`` file; ``?name=a&name=b`` only some.
+
+    ``x-sidecar-left-out`` says how many are not in it because they are damaged; one that was named is a fault.
+    """
     names = {name.strip().lower() for name in request.query_params.getall("name", [])}
 
     async def work(caller: Caller) -> Response[bytes]:
-        records = await service.library.records(caller.tenant)
-        if missing := names - {record.name for record in records}:
-            raise not_found(sorted(missing)[0])
+        records, broken = await service.library.records_and_damaged(caller.tenant)
+        if missing := sorted(names - {record.name for record in records}):
+            raise damaged(missing[0]) if missing[0] in broken else not_found(missing[0])
         chosen = [record for record in records if not names or record.name in names]
         content = await asyncio.to_thread(packed_set, chosen)
-        headers = {"content-disposition": 'attachment; filename="voices.safetensors"'}
+        headers = {
+            "content-disposition": 'attachment; filename="voices.safetensors"',
+            LEFT_OUT_HEADER: str(0 if names else len(broken)),
+        }
         return Response(content=content, media_type="application/octet-stream", headers=headers)
 
     return await answered(request, service, ("admin", "voices:export"), work)

@@ -14,7 +14,7 @@ from litestar import Request, Response, delete, get, post, put
 from litestar.params import FromPath
 from litestar.types import ASGIApp
 
-from sidecar.faults import BadRequest, Conflict, Fault, Forbidden, NotFound
+from sidecar.faults import BadRequest, Conflict, DamagedVoice, Fault, Forbidden, NotFound
 from sidecar.gate import Caller
 from sidecar.http.service import Injected, Service
 from sidecar.http.speech import spoken
@@ -117,20 +117,27 @@ async def delete_vector(request: Request[Any, Any, Any], service: Injected, name
 
 
 async def existing(service: Service, caller: Caller, name: str) -> tuple[VoiceRecord, int]:
-    """The voice as the store has it now, and its version. Raises ``NotFound``."""
+    """The voice as the store has it now, and its version. Raises ``NotFound``, ``DamagedVoice``."""
     try:
         key = voice_name(name)
     except ValueError:
         raise not_found(name) from None
     record, version = await service.library.state(caller.tenant, key)
-    if record is None or version is None:
+    if version is None:
         raise not_found(name)
+    if record is None:
+        raise damaged(key)
     return record, version
 
 
 def not_found(name: str) -> NotFound:
     """The fault for a name that nothing is stored under."""
     return NotFound(f"There is no stored voice '{name[:64]}'.", param="name")
+
+
+def damaged(name: str) -> DamagedVoice:
+    """The fault for the name of a voice that is stored, but not whole."""
+    return DamagedVoice(f"The stored voice '{name[:64]}' is damaged; delete it or store it again.", param="name")
 
 
 # ---------------------------------------------------------------- make and replace

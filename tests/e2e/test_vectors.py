@@ -231,6 +231,35 @@ async def test_a_set_comes_back_on_another_server(talker: Running) -> None:
         openai_error(await one.http.get(f"{API}/export", params={"name": "nobody"}), 404)
 
 
+async def test_damaged_voices_say_so_and_are_counted_where_they_are_left_out() -> None:
+    async with running() as server:
+        store = server.service.store
+        await make(server, "whole")
+        for name in ("torn", "cut"):
+            await make(server, name)
+            await store.put("local", "voice", name, b"hello")
+        fault = openai_error(await server.http.get(f"{API}/torn"), 500)
+        assert fault["code"] == "voice_damaged"
+        assert "'torn'" in fault["message"]
+        speech = await server.http.post("/v1/audio/speech", json={"input": "x", "voice": "torn", "model": "tts-1"})
+        assert (speech.status_code, speech.json()["error"]["code"]) == (500, "voice_damaged")
+        openai_error(await server.http.get(f"{API}/nobody"), 404)
+
+        file = await server.http.get(f"{API}/export")
+        assert set(load(file.content)) == {"whole/1024"}
+        assert file.headers["x-sidecar-left-out"] == "2"
+        one = await server.http.get(f"{API}/export", params={"name": "whole"})
+        assert (set(load(one.content)), one.headers["x-sidecar-left-out"]) == ({"whole/1024"}, "0")
+        fault = openai_error(await server.http.get(f"{API}/export", params={"name": ["whole", "cut"]}), 500)
+        assert fault["code"] == "voice_damaged"
+
+        body = {"embedding": vector(seed=4)}
+        assert (await server.http.put(f"{API}/torn", json=body)).status_code == 200
+        assert (await server.http.get(f"{API}/torn")).status_code == 200
+        assert (await server.http.delete(f"{API}/cut")).status_code == 200
+        assert (await server.http.get(f"{API}/export")).headers["x-sidecar-left-out"] == "0"
+
+
 async def test_each_voice_of_a_foreign_file_stands_for_itself(talker: Running) -> None:
     good = np.array(vector(seed=31), np.float32)
     bad = good.copy()
