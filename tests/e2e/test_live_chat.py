@@ -121,3 +121,15 @@ async def test_sound_begins_before_the_first_sentence_ends(start: Any) -> None:
                 if audio.get("data"):
                     break
         assert audio["data"], "the model still waits"
+
+
+async def test_the_drift_meters_listen_to_every_generation(shared: Running) -> None:
+    choice = (await streamed(shared, f"plain?text={LONG}", **live())).choices[0]
+    generations = sum(mark["type"] == "ended" for mark in choice.marks)
+    assert generations > 1
+    async with asyncio.timeout(10):
+        while True:
+            report = (await shared.http.get(f"/v1/dialogs/{choice.audio_id}/drift")).json()
+            if sum(report.get("verdicts", {}).values()) == generations:
+                break
+            await asyncio.sleep(0.02)
