@@ -92,6 +92,27 @@ def test_a_running_server(clip: str, numbers: str, tmp_path: Path) -> None:
     with_server(work)
 
 
+def test_a_set_that_is_not_whole_says_so(numbers: str, tmp_path: Path) -> None:
+    def work(server: Running) -> None:
+        at = ["--url", server.url]
+        for name in ("anna", "bert"):
+            assert invoke("add", name, numbers, "--consent", "c", *at).exception is None
+        store = server.service.store
+        asyncio.run_coroutine_threadsafe(store.put("local", "voice", "bert", b"hello"), loops[0]).result(30)
+        exported = invoke("export", str(tmp_path / "set"), *at)
+        assert exported.exception is None
+        assert exported.output.splitlines()[1:] == ["left out, because they are damaged: 1"]
+
+    loops: list[asyncio.AbstractEventLoop] = []
+
+    async def both() -> None:
+        async with running() as server:
+            loops.append(asyncio.get_running_loop())
+            await asyncio.to_thread(work, server)
+
+    asyncio.run(both())
+
+
 def test_a_key_is_needed_where_there_are_keys(clip: str) -> None:
     def work(server: Running) -> None:
         assert "API key" in str(invoke("list", "--url", server.url).exception)

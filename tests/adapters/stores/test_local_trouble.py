@@ -9,9 +9,12 @@ import pytest
 
 from adapters.stores.local import LocalStore
 from adapters.stores.records import APPLICATION_ID, SCHEMA_VERSION
-from sidecar.faults import Conflict, Fault, StoreUnavailable
+from sidecar.clock import SystemClock
+from sidecar.faults import Conflict, DamagedVoice, Fault, StoreUnavailable
 from sidecar.ports import Stored
+from sidecar.voice_library import VoiceLibrary
 from tests.adapters.stores.helpers import HandClock, content, count, filled, protect, replace, run_script
+from tests.voices.records import record
 
 
 @pytest.fixture
@@ -158,6 +161,27 @@ async def test_a_damaged_row_harms_nobody_else_and_can_be_repaired(file: Path, d
     assert await store.delete("t", "k", "a") is True
     assert await store.keys("t", "k") == ["b"]
     assert await store.swap("t", "k", "a", b"new", None) == 1
+    await store.close()
+
+
+@pytest.mark.parametrize("damage", DAMAGE)
+async def test_a_damaged_row_costs_a_tenant_one_voice(file: Path, damage: str) -> None:
+    store = LocalStore(file)
+    await store.start()
+    library = VoiceLibrary(store, SystemClock())
+    for name in ("anna", "bert"):
+        await library.save(record(name=name), None)
+    execute(file, f"UPDATE records SET {DAMAGE[damage][0]} WHERE key = 'anna'")
+    assert [card.name for card in await library.cards("local")] == ["bert"]
+    with pytest.raises(DamagedVoice):
+        await library.get("local", "anna")
+    assert await library.get("local", "bert") is not None
+    outcome = await library.save_all("local", [record(name="anna"), record(name="carl")], True)
+    assert outcome == {"anna": None, "carl": None}
+    assert [card.name for card in await library.cards("local")] == ["anna", "bert", "carl"]
+    execute(file, f"UPDATE records SET {DAMAGE[damage][0]} WHERE key = 'anna'")
+    await library.delete("local", "anna")
+    assert await library.get("local", "anna") is None
     await store.close()
 
 

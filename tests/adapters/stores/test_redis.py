@@ -430,6 +430,10 @@ async def test_a_cluster(tmp_path: Path) -> None:
             url = f"redis+cluster://127.0.0.1:{one.port}"
             async with opened(url) as store, opened(url) as other:
                 await every_promise_in_short(store)
+                assert store._link is not None
+                for tenant in ("a", "b", "c", "d", "e"):
+                    await store._link.call("SET", f"sidecar:{{{tenant}/k}}:i", "text")
+                    assert list(await store.keys(tenant, "k")) == ["y"]
                 assert await first.dbsize() > 0
                 assert await second.dbsize() > 0
                 changes = other.changes()
