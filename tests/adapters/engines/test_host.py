@@ -41,7 +41,9 @@ async def test_it_says_what_the_engine_says_here(make: Make) -> None:
     asked = Utterance(TEXT, "eric", 9, "zh", instructions="Slowly.", max_frames=70, first_chunk_frames=3)
     there, local = await engine.open(asked), await here.open(asked)
     assert np.array_equal(await said(there), await said(local))
-    assert (there.language, there.text_tokens) == (local.language, local.text_tokens) == ("zh", 60)
+    assert (
+        (there.language, there.text_tokens) == (local.language, local.text_tokens) == ("zh", 60 + 3)
+    )  # and its instructions
     assert engine.traits == here.traits
     await here.close()
 
