@@ -105,6 +105,12 @@ def _aliases(aliases: Mapping[str, str]) -> Iterator[str]:
             yield f"expected names of a-z, 0-9, _ and -, found {alias!r}"
 
 
+def _voice_modes(modes: Mapping[str, str]) -> Iterator[str]:
+    for voice, mode in modes.items():
+        if mode not in ("segment", "live"):
+            yield f"expected segment or live for {voice!r}, found {mode!r}"
+
+
 def _store(url: Secret) -> Iterator[str]:
     if not _SCHEME.fullmatch(url.reveal()):
         yield "expected a URL such as local:, memory: or redis://127.0.0.1"
@@ -136,6 +142,7 @@ LEAF_RULES: Mapping[str, Callable[[Any], Iterator[str]]] = {
     "auth.api_keys": _api_keys,
     "llm.url": _upstream,
     "engine.urls": _servers,
+    "chat.voice_modes": _voice_modes,
     "voices.aliases": _aliases,
     "speech.models": _models,
     "speech.openai_models": _model_ids,

@@ -223,6 +223,12 @@ class ChatConfig:
     mode: Literal["segment", "live"] = setting(
         "segment", "How replies are spoken: sentence by sentence, or from the first word on, on engines that can."
     )
+    voice_modes: Mapping[str, str] = field(
+        default_factory=dict,
+        metadata={
+            "doc": 'The same for single voices, such as `{ anna = "live" }`; a request\'s own wish counts first.'
+        },
+    )
     live_low_tokens: int = setting(8, "Live: the engine gets more text when less lies ahead of it.", 0, 1_000)
     live_high_tokens: int = setting(24, "Live: the most text that lies ahead of the engine.", 1, 4_000)
     live_roll_tokens: int = setting(240, "Live: text after which another generation takes over.", 1, 32_768)

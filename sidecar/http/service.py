@@ -218,9 +218,9 @@ class Service:
             self._guards.popitem(last=False)
         return guard
 
-    def mode_of(self, wished: str | None) -> str:
-        """``live`` where it is wished, or configured, and the engine can; else ``segment``."""
-        wished = wished or self.config.chat.mode
+    def mode_of(self, wished: str | None, voice: str = "") -> str:
+        """``live`` where it is wished, or configured for the voice or for all, and the engine can; else ``segment``."""
+        wished = wished or self.config.chat.voice_modes.get(voice.lower()) or self.config.chat.mode
         return "live" if wished == "live" and self.engine.traits.live_text else "segment"
 
     def feed_limits(self) -> FeedLimits:

@@ -69,7 +69,7 @@ class SpokenAnswer:
         self._voicing = voicing
         self._prompt_chars = prompt_chars
         self._upstream_headers = dict(stream.headers)
-        self.mode = service.mode_of(wish.mode)
+        self.mode = service.mode_of(wish.mode, voicing.stored or voicing.voice)
         self._timer = service.metrics.reply_started(
             "chat", service.clock.now_ms(), streamed=wish.stream, mode=self.mode
         )

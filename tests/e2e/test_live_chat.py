@@ -11,8 +11,9 @@ import openai
 import pytest
 import pytest_asyncio
 
+from sidecar.faults import ConfigError
 from tests.e2e.chat_helpers import CHAT, body_of, lines_of, sse, streamed, unbase64, whole
-from tests.e2e.conftest import Running, running
+from tests.e2e.conftest import Running, config_with, running
 from tests.e2e.speech_tools import metric
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
@@ -133,3 +134,22 @@ async def test_the_drift_meters_listen_to_every_generation(shared: Running) -> N
             if sum(report.get("verdicts", {}).values()) == generations:
                 break
             await asyncio.sleep(0.02)
+
+
+async def test_a_voice_may_have_a_mode_of_its_own() -> None:
+    async with running(upstream=True, chat__voice_modes={"bass": "live"}) as server:
+        for voice, asked, mode in (
+            ("bass", None, "live"),
+            ("BASS", None, "live"),
+            ("bass", "segment", "segment"),
+            ("alto", None, "segment"),
+            ("alto", "live", "live"),
+        ):
+            audio = {"voice": voice, "format": "pcm16"} | ({"mode": asked} if asked else {})
+            async with sse(server, body_of("plain", stream=True, audio=audio)) as response:
+                assert response.headers["x-sidecar-mode"] == mode, (voice, asked)
+
+
+async def test_a_voices_mode_is_one_of_two() -> None:
+    with pytest.raises(ConfigError, match="voice_modes"):
+        config_with(chat__voice_modes={"bass": "loud"})
