@@ -11,7 +11,7 @@ import logging
 from collections import OrderedDict
 from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Protocol
 
@@ -61,6 +61,7 @@ class SegmentFacts:
     pause_before_ms: float | None = None
     target_pause_ms: float | None = None
     text_tokens: int | None = None
+    pause_ms: float | None = None
 
 
 class SegmentTap:
@@ -91,6 +92,10 @@ class SegmentTap:
         else:
             self._samples += len(pcm)
             self._parts.append(pcm.copy())
+
+    def paused(self, before_ms: float, target_ms: float, heard_ms: float | None) -> None:
+        """The pause before it has become known; before ``end`` and ``judge``."""
+        self._facts = replace(self._facts, pause_before_ms=before_ms, target_pause_ms=target_ms, pause_ms=heard_ms)
 
     def end(self) -> asyncio.Future[Judgement | None]:
         """The segment is complete and was spoken. The answer comes once it is judged; None if it was left out."""
@@ -152,6 +157,7 @@ class _Dialog:
                 facts.pause_before_ms,
                 facts.target_pause_ms,
                 facts.text_tokens,
+                pause_ms=facts.pause_ms,
             )
         )
         if accept:

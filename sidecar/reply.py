@@ -93,6 +93,7 @@ class Reply:
     ) -> None:
         self._ears = ears
         rules = sound or SoundRules()
+        self._shaped = rules.shape_pauses
         self._sounding = Sounding(
             shape_pauses=rules.shape_pauses, target_level_db=rules.target_level_db, level_db=voicing.level_db
         )
@@ -192,7 +193,7 @@ class Reply:
             await self._line.say(
                 segment,
                 partial(self._utterance, segment, ready_ms if free else None),
-                ears.ear(segment, self._voicing.name, None) if ears is not None else None,
+                ears.ear(segment, self._voicing.name, shaped=self._shaped) if ears is not None else None,
                 after_whole=ears is not None and ears.carries,
             )
 

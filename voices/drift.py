@@ -70,8 +70,10 @@ class Take:
 
     ``reply`` and ``index`` say where it stands. ``pause_before_ms``: silence inserted before it (None: it begins a
     reply, or the pause is unknown); ``target_pause_ms``: how long the whole pause before it should be (None: by the
-    punctuation of the segment before). ``embedding``: a unit vector of ``embedded_s`` seconds that end with this
-    segment. ``text_tokens`` as the engine counts them; ``looped``: its codes repeat themselves.
+    punctuation of the segment before); ``pause_ms``: how long it sounds, where that cannot be read off the samples
+    measured here, because listeners get them with their edges trimmed. ``embedding``: a unit vector of ``embedded_s``
+    seconds that end with this segment. ``text_tokens`` as the engine counts them; ``looped``: its codes repeat
+    themselves.
     """
 
     reply: int
@@ -84,6 +86,7 @@ class Take:
     embedded_s: float = 0.0
     text_tokens: int | None = None
     looped: bool = False
+    pause_ms: float | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -350,7 +353,9 @@ class DialogDrift:
         before = self._before(take)
         if before is None or take.pause_before_ms is None or not (before.features.active_s and take.features.active_s):
             return None, None
-        realised = before.features.trailing_ms + take.pause_before_ms + take.features.leading_ms
+        realised = take.pause_ms
+        if realised is None:
+            realised = before.features.trailing_ms + take.pause_before_ms + take.features.leading_ms
         target = take.target_pause_ms
         return realised, float(target_pause_ms(before.text)) if target is None else target
 

@@ -37,6 +37,7 @@ class SpokenSegment:
     target_pause_ms: float | None = None
     text_tokens: int | None = None
     looped: bool = False
+    pause_ms: float | None = None
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -82,6 +83,7 @@ class DriftMeter:
             embedded_s=len(spoken) / _RATE_HZ if embedding is not None else 0.0,
             text_tokens=segment.text_tokens,
             looped=segment.looped,
+            pause_ms=segment.pause_ms,
         )
         return Judged(take, self.dialog.assess(take), spoken)
 

@@ -61,12 +61,18 @@ class EdgeTrimmer:
         self._sounded = False
         self._flowed_silence = 0
         self._dropped_lead = 0
+        self._lead_ms: float | None = None
         self._tail_ms = 0.0
 
     @property
     def dropped_lead_ms(self) -> float:
         """Leading silence that was dropped."""
         return self._dropped_lead * 1_000 / RATE_HZ
+
+    @property
+    def lead_ms(self) -> float | None:
+        """The silence with which what came out begins; None as long as nothing sounded."""
+        return self._lead_ms
 
     @property
     def tail_ms(self) -> float:
@@ -86,6 +92,7 @@ class EdgeTrimmer:
             self._sounded = True
             cut = max(0, int(loud[0]) * _STEP - PRE_ROLL_MS * RATE_HZ // 1_000)
             self._drop_lead(cut)
+            self._lead_ms = (int(loud[0]) * _STEP - cut) * 1_000 / RATE_HZ
             end = (int(loud[-1]) + 1) * _STEP - cut
         else:
             end = (int(loud[-1]) + 1) * _STEP if len(loud) else 0
