@@ -98,6 +98,10 @@ async def pair(
         yield Pair(request.param, *both)
 
 
+quick = pytest.mark.parametrize("pair", ["tone", "builtin"], indirect=True)
+"""What does not depend on the engine is not tried on the slow one."""
+
+
 async def test_a_dialog_sounds_the_same_on_two_instances(pair: Pair) -> None:
     seed = {"seed": 77}
     here, there = pair.dialog(), pair.dialog()
@@ -123,6 +127,7 @@ async def test_a_store_that_forgot_everything_changes_nothing_audible(pair: Pair
     assert told.seeds == forgotten.seeds
 
 
+@quick
 async def test_a_dialog_without_a_seed_goes_on_from_its_own(pair: Pair) -> None:
     """What its first reply was called is enough, on an instance that never heard of it, with a store that forgot."""
     dialog = pair.dialog()
@@ -136,6 +141,7 @@ async def test_a_dialog_without_a_seed_goes_on_from_its_own(pair: Pair) -> None:
     assert dialog.name == again.name
 
 
+@quick
 async def test_another_dialog_has_other_seeds(pair: Pair) -> None:
     one, two = pair.dialog(), pair.dialog()
     await one.turn(pair.one, SCRIPT[0])
@@ -144,6 +150,7 @@ async def test_another_dialog_has_other_seeds(pair: Pair) -> None:
     assert one.name != two.name
 
 
+@quick
 async def test_the_report_of_a_dialog(pair: Pair) -> None:
     dialog = pair.dialog()
     await whole(dialog, pair.one)
