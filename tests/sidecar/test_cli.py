@@ -208,7 +208,7 @@ def test_serve_tells_its_address_and_stops_on_a_signal(served: tuple[subprocess.
         ({"SIDECAR_SERVER__PROT": "1"}, (), ["did you mean SIDECAR_SERVER__PORT"]),
         ({"SIDECAR_CHAT__IDLE_FLUSH_MS": "x"}, ("--host", "0.0.0.0"), ["chat.idle_flush_ms", "server.host"]),
         ({}, ("--checkpoint", "somewhere"), ["engine.checkpoint"]),
-        ({"SIDECAR_VOICES__DEFAULT": "nobody"}, (), ["voices.default"]),
+        ({"SIDECAR_VOICES__DEFAULT": "nobody"}, ("--engine", "builtin"), ["voices.default"]),
         ({}, ("--store", "carrier-pigeon:"), ["store.url"]),
         ({}, ("--store", "local:/no/such/folder/x.db"), ["store.url"]),
     ],
