@@ -165,7 +165,7 @@ def read_recording(lines: Iterable[str], max_bytes: int = MAX_RECORDING_BYTES) -
             break
         try:
             _read_entry(sockets, body or {})
-        except (KeyError, TypeError, ValueError, binascii.Error):
+        except (KeyError, TypeError, ValueError, OverflowError, binascii.Error):
             raise BadRequest(f"Line {number} of the recording cannot be read.") from None
     return Recording(list(sockets.values()), bool(header.get("masked")), full)
 

@@ -151,3 +151,9 @@ def test_any_lines_are_read_or_refused(bodies: list[dict[str, Any]]) -> None:
         read_recording([HEADER, OPEN, *map(json.dumps, bodies)])
     except BadRequest:
         return
+
+
+@pytest.mark.parametrize("number", ["1e999", "-1e999", "NaN"])
+def test_numbers_without_end_are_refused(number: str) -> None:
+    with pytest.raises(BadRequest):
+        read_recording([HEADER, OPEN, f'{{"c": {number}, "at_ms": 0, "from": "client", "path": "/"}}'])
