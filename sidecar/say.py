@@ -15,11 +15,12 @@ from typing import BinaryIO
 from rich.console import Console
 from rich.progress import Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
 
-from segmenter import ReasoningFilter, SegmentOptions
+from segmenter import ReasoningFilter
 from sidecar.clock import SystemClock
 from sidecar.config import Config
 from sidecar.core.events import ReplyAudio, SegmentEnded, SegmentStarted
 from sidecar.faults import BadRequest, ConfigError, UnsupportedFormat
+from sidecar.http.reply_rules import segment_options, sound_rules
 from sidecar.http.speech_fields import iso_language
 from sidecar.ports import SAMPLE_RATE_HZ, AudioEncoder
 from sidecar.reply import Reply, ReplyLimits, Voicing, fatal
@@ -65,15 +66,9 @@ async def say_text(config: Config, text: str | None, options: SayOptions) -> Non
             engine,
             SystemClock(),
             voicing,
-            SegmentOptions(
-                granularity=chat.granularity,
-                first_by_clause=chat.first_by_clause,
-                join_short=chat.join_short,
-                verbalise=chat.verbalise,
-                max_chars=chat.max_segment_chars,
-                fragment_after_ms=chat.idle_flush_ms,
-            ),
+            segment_options(config),
             ReplyLimits(LineLimits(chat.ahead_segments), chat.unspoken_chars, sys.maxsize),
+            sound=sound_rules(config),
         )
         source = standard_input() if text is None else _whole(text)
         with _sink(options.output) as sink:

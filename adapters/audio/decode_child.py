@@ -47,7 +47,7 @@ def decode(data: bytes, max_s: float, max_rate_hz: int, max_channels: int) -> by
             stream = container.streams.audio[0]
             stream.codec_context.thread_count = 1
             return _samples(container, stream, max_s, max_rate_hz, max_channels)
-    except (av.FFmpegError, ValueError, OverflowError, NotImplementedError) as error:
+    except (av.FFmpegError, ValueError, OverflowError) as error:
         raise Refused("it cannot be read as a recording") from error
 
 

@@ -6,6 +6,18 @@ from sidecar.faults import TooLarge
 from sidecar.ports import MAX_LIVE_CHARS, MAX_UNREAD_CHARS, Utterance
 
 
+class WholeText:
+    """``append`` and ``finish`` of engines whose utterances are never live."""
+
+    def append(self, text: str) -> None:
+        """Raises ``RuntimeError``: the text is whole."""
+        raise RuntimeError("the text of this utterance is complete")
+
+    def finish(self) -> None:
+        """Raises ``RuntimeError``: the text is whole."""
+        raise RuntimeError("this utterance is not live")
+
+
 class TextCount:
     """Counts characters; holds no text. Raises ``TooLarge`` for a live text that begins with too much."""
 

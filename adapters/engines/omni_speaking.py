@@ -7,6 +7,7 @@ import logging
 from collections.abc import AsyncIterator, Awaitable, Callable, Collection
 from typing import Literal, Protocol
 
+from adapters.engines.live_text import WholeText
 from adapters.engines.omni_pcm import Passage
 from adapters.engines.omni_server import Server, ServerAway
 from adapters.engines.omni_settings import OmniSettings
@@ -40,7 +41,7 @@ class Servers(Protocol):
         """The utterance is over there."""
 
 
-class OmniSpeaking:
+class OmniSpeaking(WholeText):
     """See ``Speaking``. ``leave`` is called once, when the row is free."""
 
     def __init__(
@@ -82,14 +83,6 @@ class OmniSpeaking:
     def text_tokens(self) -> int:
         """An estimate, one for every four characters: servers do not tell while they speak."""
         return max(1, len(self._utterance.text) // 4)
-
-    def append(self, text: str) -> None:
-        """See ``Speaking``; texts are whole here."""
-        raise RuntimeError("the text of this utterance is complete")
-
-    def finish(self) -> None:
-        """See ``Speaking``; texts are whole here."""
-        raise RuntimeError("this utterance is not live")
 
     def chunks(self) -> AsyncIterator[AudioChunk]:
         """See ``Speaking``; raises ``PassageLost`` when the rest cannot be said as it was begun."""

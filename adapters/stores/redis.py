@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 from collections.abc import AsyncIterator, Sequence
-from typing import Any
+from typing import Any, cast
 
 from redis import exceptions as wrong
 from redis.asyncio import Redis, RedisCluster, Sentinel
@@ -192,7 +192,7 @@ class RedisLink:
         if address.topology == "sentinel":
             asked = {k: v for k, v in shared.items() if k.startswith(("ssl", "socket_", "retry", "protocol"))}
             asked |= {"username": address.sentinel_user, "password": address.sentinel_password}
-            group: Any = Sentinel(address.hosts, sentinel_kwargs=asked, **shared)  # type: ignore[no-untyped-call]
+            group = cast(Any, Sentinel)(address.hosts, sentinel_kwargs=asked, **shared)
             self._sentinels = group.sentinels
             client: Redis = group.master_for(address.service)
             return client

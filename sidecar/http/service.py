@@ -14,10 +14,8 @@ from typing import Any, Protocol
 from litestar.connection import ASGIConnection
 from litestar.di import NamedDependency
 
-from segmenter import SegmentOptions
 from sidecar.config import Config
 from sidecar.core.admission import Admission, Ticket
-from sidecar.core.feed import FeedLimits
 from sidecar.core.playhead import Heard
 from sidecar.drift_watch import DriftWatch
 from sidecar.faults import (
@@ -34,7 +32,7 @@ from sidecar.gate import Caller, Gate
 from sidecar.http.speech_fields import SpeechRules
 from sidecar.memory import DialogMemory
 from sidecar.ports import SAMPLE_RATE_HZ, AudioCodec, ClipReader, Clock, Engine, LanguageModel, Store
-from sidecar.reply import ReplyLimits, SoundRules, Voicing
+from sidecar.reply import ReplyLimits, Voicing
 from sidecar.reply_ears import ReplyEars, WatchedDialog
 from sidecar.speech_line import LineLimits
 from sidecar.telemetry import Metrics
@@ -223,23 +221,6 @@ class Service:
         wished = wished or self.config.chat.voice_modes.get(voice.lower()) or self.config.chat.mode
         return "live" if wished == "live" and self.engine.traits.live_text else "segment"
 
-    def feed_limits(self) -> FeedLimits:
-        """How much text a live reply's engine sees, and when another generation takes over."""
-        chat = self.config.chat
-        return FeedLimits(
-            low_tokens=chat.live_low_tokens,
-            high_tokens=chat.live_high_tokens,
-            roll_tokens=chat.live_roll_tokens,
-            roll_s=chat.live_roll_s,
-            paragraph_tokens=chat.live_paragraph_tokens,
-            settle_ms=chat.live_settle_ms,
-            stall_ms=chat.live_stall_ms,
-        )
-
-    def sound_rules(self) -> SoundRules:
-        """How the segments of a chat reply are joined."""
-        return SoundRules(self.config.voices.shape_pauses, self.config.voices.target_level_db)
-
     def reply_limits(self) -> ReplyLimits:
         """Bounds of one chat reply."""
         chat = self.config.chat
@@ -248,18 +229,6 @@ class Service:
             # A segment is judged whole, so it must be complete before anybody hears of it.
             line = replace(line, held_samples=GUARDED_SAMPLES)
         return ReplyLimits(line, chat.unspoken_chars, chat.max_reply_chars)
-
-    def segment_options(self) -> SegmentOptions:
-        """How a chat reply is cut."""
-        chat = self.config.chat
-        return SegmentOptions(
-            granularity=chat.granularity,
-            first_by_clause=chat.first_by_clause,
-            join_short=chat.join_short,
-            verbalise=chat.verbalise,
-            max_chars=chat.max_segment_chars,
-            fragment_after_ms=chat.idle_flush_ms,
-        )
 
     def authenticate(self, connection: ASGIConnection[Any, Any, Any, Any]) -> Caller:
         """Who calls. Raises ``Unauthorized`` or, after too many failures, ``TooBusy``."""

@@ -22,6 +22,7 @@ from sidecar.faults import Fault
 from sidecar.gate import Caller
 from sidecar.http.chat_fields import AudioWish
 from sidecar.http.passing import SSE_HEADERS
+from sidecar.http.reply_rules import feed_limits, segment_options, sound_rules
 from sidecar.http.service import Service
 from sidecar.http.wire import BodyStream, in_pieces, openai_error, to_json
 from sidecar.live_reply import LiveReply
@@ -92,20 +93,20 @@ class SpokenAnswer:
                 service.clock,
                 self._voicing,
                 service.reply_limits(),
-                service.feed_limits(),
+                feed_limits(service.config),
                 service.metrics,
                 ears=ears,
-                sound=service.sound_rules(),
+                sound=sound_rules(service.config),
             )
         return Reply(
             service.engine,
             service.clock,
             self._voicing,
-            service.segment_options(),
+            segment_options(service.config),
             service.reply_limits(),
             service.metrics,
             ears=ears,
-            sound=service.sound_rules(),
+            sound=sound_rules(service.config),
         )
 
     async def _events(self) -> AsyncGenerator[TurnEvent, None]:

@@ -32,6 +32,7 @@ from sidecar.core.session import (
 )
 from sidecar.faults import BadRequest, Fault, Forbidden, TooBusy, UnknownModel, UnsupportedByEngine, UnsupportedLanguage
 from sidecar.gate import Caller
+from sidecar.http.reply_rules import feed_limits, sound_rules
 from sidecar.http.service import Injected, Service
 from sidecar.http.speech_fields import SessionConfig, convert_config, iso_language
 from sidecar.http.unit_heard import UnitListener
@@ -364,9 +365,9 @@ class _Conversation:
             service.clock,
             voicing,
             service.reply_limits(),
-            service.feed_limits(),
+            feed_limits(service.config),
             service.metrics,
-            sound=service.sound_rules(),
+            sound=sound_rules(service.config),
         )
         speaking = LiveSpeaking(reply, text)
         text.changed = speaking.text_changed

@@ -10,7 +10,7 @@ from typing import Any
 from urllib.parse import parse_qsl
 
 from litestar import Request
-from multipart import MultipartError, MultipartParser, parse_options_header  # type: ignore[import-untyped]
+from multipart import MultipartError, MultipartParser, parse_options_header
 
 from sidecar.faults import BadRequest
 from sidecar.http.wire import read_body

@@ -8,8 +8,8 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Container, Iterable, Mapping
-from typing import Any
+from collections.abc import Container, Iterable, Mapping, Sized
+from typing import Any, cast
 
 from sidecar.redaction import HIDDEN, SECRET_FIELDS
 
@@ -94,7 +94,7 @@ def _shown(name: str, value: object, names: Container[str], depth: int) -> str:
     if _is_secret(name) and value is not None:
         return HIDDEN
     if _is_voice(name, value):
-        return f"<hidden, {len(value)}>"  # type: ignore[arg-type]
+        return f"<hidden, {len(cast(Sized, value))}>"
     match value:
         case str():
             if name in names:

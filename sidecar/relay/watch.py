@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable
+from typing import cast
 
 import httptools
 from websockets.frames import Frame, Opcode
@@ -127,8 +128,7 @@ class _AnswerReader(_HttpReader):
 
     @property
     def status(self) -> int:
-        status: int = self._parser.get_status_code()  # type: ignore[union-attr]
-        return status
+        return int(cast(httptools.HttpResponseParser, self._parser).get_status_code())
 
 
 class Watch:

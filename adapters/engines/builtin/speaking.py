@@ -16,6 +16,7 @@ from adapters.engines.builtin.level import fade_out
 from adapters.engines.builtin.readings import written_out
 from adapters.engines.builtin.synthesis import Stop, VoiceEntry
 from adapters.engines.builtin.text import pieces
+from adapters.engines.live_text import WholeText
 from adapters.engines.rows import chunk_frames
 from sidecar.faults import EngineLost
 from sidecar.ports import FRAME_SAMPLES, AudioChunk, Pcm, Utterance
@@ -34,7 +35,7 @@ class Job:
     last: bool
 
 
-class SentenceSpeaking:
+class SentenceSpeaking(WholeText):
     """See ``Speaking``. ``submit`` gives a job to the workers, ``leave`` hands back the row."""
 
     def __init__(
@@ -69,14 +70,6 @@ class SentenceSpeaking:
     def text_tokens(self) -> int:
         """One for every four characters."""
         return self._text_tokens
-
-    def append(self, text: str) -> None:
-        """Raises ``RuntimeError``: no utterance here is live."""
-        raise RuntimeError("the text of this utterance is complete")
-
-    def finish(self) -> None:
-        """Raises ``RuntimeError``: no utterance here is live."""
-        raise RuntimeError("this utterance is not live")
 
     def chunks(self) -> AsyncIterator[AudioChunk]:
         """See ``Speaking``; raises ``EngineFault`` and ``EngineLost``."""

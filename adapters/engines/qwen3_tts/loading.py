@@ -111,9 +111,10 @@ def decoder_of(
 def sized(settings: Qwen3TtsSettings, checkpoint: Checkpoint, place: Place) -> Plan:
     """How many rows of which length; on a GPU the process is held to it too. Raises ``ConfigError``."""
     cuda = place.device.type == "cuda"
-    total = torch.cuda.get_device_properties(place.device).total_memory if cuda else memory_bytes()
     budget: int | None = None
+    total = 0
     if settings.memory_budget:
+        total = torch.cuda.get_device_properties(place.device).total_memory if cuda else memory_bytes()
         budget = budget_bytes(settings.memory_budget, total)
     elif cuda:
         free, _ = torch.cuda.mem_get_info(place.device)
@@ -133,7 +134,9 @@ def sized(settings: Qwen3TtsSettings, checkpoint: Checkpoint, place: Place) -> P
 
 
 def memory_bytes() -> int:
-    """Memory of this machine."""
+    """Memory of this machine; 0 where the system does not tell."""
+    if not hasattr(os, "sysconf"):
+        return 0
     return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
 
 

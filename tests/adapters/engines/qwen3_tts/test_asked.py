@@ -6,7 +6,7 @@ import pytest
 
 from adapters.engines.host_wire import utterance_from_json, utterance_to_json
 from adapters.engines.qwen3_tts.stages import Sampling
-from adapters.engines.qwen3_tts.utterances import LiveTokens, Model, prompt_of
+from adapters.engines.qwen3_tts.utterances import LayoutChoice, LiveTokens, Model, prompt_of
 from sidecar.ports import Draws, Utterance
 
 
@@ -19,7 +19,7 @@ class Letters:
     reference_ids = instruct_ids = body_ids
 
     def live(self) -> LiveTokens:
-        raise NotImplementedError
+        raise AssertionError("no text here is read while it comes")
 
 
 MODEL = Model("m", "custom_voice", ("english",), ("anna",), True, 64, Letters())
@@ -51,8 +51,10 @@ def test_what_is_not_asked_for_stays_as_it_is(draws: Draws | None, expected: Sam
         (False, "whole", "streaming"),
     ],
 )
-def test_the_request_goes_before_the_setting(whole_text: bool | None, setting: str, layout: str) -> None:
+def test_the_request_goes_before_the_setting(
+    whole_text: bool | None, setting: LayoutChoice, layout: LayoutChoice
+) -> None:
     asked = Utterance("Hi.", "anna", 7, whole_text=whole_text)
-    assert prompt_of(MODEL, asked, layout=setting).layout == layout  # type: ignore[arg-type]
+    assert prompt_of(MODEL, asked, layout=setting).layout == layout
     live = Utterance("Hi.", "anna", 7, whole_text=whole_text, live=True)
-    assert prompt_of(MODEL, live, layout=setting).layout == "streaming"  # type: ignore[arg-type]
+    assert prompt_of(MODEL, live, layout=setting).layout == "streaming"

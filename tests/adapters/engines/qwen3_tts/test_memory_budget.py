@@ -39,6 +39,12 @@ def test_what_is_no_budget_is_refused(text: str) -> None:
         memory.budget_bytes(text, 16_000_000_000)
 
 
+def test_a_share_of_what_is_not_known_is_refused_a_size_is_not() -> None:
+    with pytest.raises(ConfigError, match="give a size"):
+        memory.budget_bytes("0.5", 0)
+    assert memory.budget_bytes("6GB", 0) == 6_000_000_000
+
+
 def _plan(budget: int | None, rows: int = 8, positions: int = 2_048) -> memory.Plan:
     return memory.plan(checkpoint(), CPU, rows=rows, positions=positions, prefix_positions=256, budget=budget)
 
