@@ -108,6 +108,14 @@ def test_say_speaks_a_stream_to_a_pipe(home: dict[str, str]) -> None:
     assert done.stdout == again.stdout, "the same seed gives the same samples"
 
 
+def test_say_joins_sentences_as_the_settings_say(home: dict[str, str]) -> None:
+    words = ("say", "The first sentence is here. And this is the second.", "--engine", "tone", "--seed", "5", "-o", "-")
+    shaped = run(*words, "--format", "pcm", env=home)
+    plain = run(*words, "--format", "pcm", env=home | {"SIDECAR_VOICES__SHAPE_PAUSES": "false"})
+    assert shaped.returncode == plain.returncode == 0, plain.stderr.decode()
+    assert len(plain.stdout) > len(shaped.stdout) > 24_000
+
+
 def test_say_begins_before_the_stream_ends(home: dict[str, str]) -> None:
     process = subprocess.Popen(
         [*SIDECAR, "say", "-", "--engine", "tone", "-o", "-", "--format", "pcm"],

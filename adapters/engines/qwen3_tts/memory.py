@@ -49,9 +49,7 @@ def budget_bytes(text: str, device_bytes: int) -> int:
                 [f"memory_budget {text!r}: a share lies above 0, up to 1; a size needs a unit, as in 6GB"]
             )
         if device_bytes <= 0:
-            raise ConfigError(
-                [f"memory_budget {text!r}: this system tells no memory size; give a size such as 6GB"]
-            )
+            raise ConfigError([f"memory_budget {text!r}: this system tells no memory size; give a size such as 6GB"])
         return int(number * device_bytes)
     return int(number * _UNITS[unit])
 
