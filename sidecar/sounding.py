@@ -24,8 +24,9 @@ class Sounding:
     def __init__(
         self, *, shape_pauses: bool = True, target_level_db: float | None = None, level_db: float | None = None
     ) -> None:
-        known = target_level_db is not None and level_db is not None
-        self._gain = DialogGain(target_level_db, level_db) if known and target_level_db is not None else None
+        self._gain: DialogGain | None = None
+        if target_level_db is not None and level_db is not None:
+            self._gain = DialogGain(target_level_db, level_db)
         self._shape = shape_pauses
         self._smoother = SeamSmoother()
         self._trimmer: EdgeTrimmer | None = None
@@ -37,8 +38,6 @@ class Sounding:
         """The next segment begins: the pause before it, perhaps none."""
         pause_ms = self.pause_ms()
         pause = np.zeros(round(pause_ms * SAMPLE_RATE_HZ / 1_000), np.float32)
-        if self._gain is not None:
-            self._gain.begin()
         self._trimmer = EdgeTrimmer() if self._shape else None
         if len(pause):
             self._smoother.join()

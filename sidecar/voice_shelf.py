@@ -155,10 +155,6 @@ class VoiceShelf:
         except DamagedValue:
             return None
 
-    async def drop_carry(self, tenant: str, voice: str, dialog: str) -> None:
-        """Forget a dialog's carry."""
-        await self._store.delete(tenant, CARRY_KIND, _carry_key(voice, dialog))
-
     async def _delete_carries(self, tenant: str, voice: str) -> None:
         keys: Sequence[str] = await self._store.keys(tenant, CARRY_KIND)
         for key in keys:

@@ -113,12 +113,6 @@ class RequestHead:
         shown = [f"{key}={value if key in _SHOWN_QUERY else HIDDEN}" for key, value in pairs]
         return (path + ("?" + "&".join(shown) if shown else ""))[:_MAX_SHOWN]
 
-    @property
-    def subprotocols(self) -> list[str]:
-        """Offered subprotocols that hold no key."""
-        offered = [part.strip() for part in ",".join(self.all("sec-websocket-protocol")).split(",")]
-        return [part for part in offered if part and not part.startswith(_KEY_PROTOCOL)]
-
     def forwarded(self, target: Target) -> bytes:
         """The head as the target gets it.
 

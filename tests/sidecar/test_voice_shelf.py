@@ -268,7 +268,6 @@ async def test_carries_go_with_their_voice(shelf: VoiceShelf, store: CountingSto
     assert found.to_bytes() == mine.to_bytes()
     assert await shelf.carry("local", print_, "d3") is None
     assert await shelf.carry("other", print_, "d1") is None
-    await shelf.drop_carry("local", print_, "d2")
     await store.put("local", CARRY_KIND, f"{print_}/bad", b"x")
     assert await shelf.carry("local", print_, "bad") is None
     await shelf.delete("local", "anna")
